@@ -1,0 +1,52 @@
+# Compiler settings, and the libraries that the distribution's packages bring (scripts/packages.txt).
+find_program(CCACHE ccache)
+if(CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime ${CCACHE})
+endif()
+
+find_package(Threads REQUIRED)
+find_package(fmt REQUIRED)
+find_package(spdlog REQUIRED)
+find_package(simdjson REQUIRED)
+find_package(nlohmann_json REQUIRED)
+find_package(CLI11 REQUIRED)
+find_package(hwy REQUIRED CONFIG)
+find_package(ZLIB REQUIRED)
+
+function(coprime_system_library name header library)
+  find_path(${name}_INCLUDE ${header} REQUIRED)
+  find_library(${name}_LIBRARY ${library} REQUIRED)
+  add_library(${name} INTERFACE IMPORTED GLOBAL)
+  target_include_directories(${name} INTERFACE ${${name}_INCLUDE})
+  target_link_libraries(${name} INTERFACE ${${name}_LIBRARY})
+endfunction()
+coprime_system_library(xxhash xxhash.h xxhash)
+coprime_system_library(pcre2 pcre2.h pcre2-8)
+coprime_system_library(utf8proc utf8proc.h utf8proc)
+
+if(NOT TARGET hwy::hwy)
+  add_library(hwy::hwy ALIAS hwy)
+endif()
+
+option(COPRIME_TESTS "Build the tests" ON)
+if(COPRIME_TESTS)
+  find_package(GTest REQUIRED)
+  include(GoogleTest)
+endif()
+
+# Bits are compared across ranks and kernels: no contraction that the source does not ask for.
+add_compile_options(-ffp-contract=off -fno-math-errno -fno-trapping-math)
+link_libraries(Threads::Threads)
+
+add_library(coprime_warnings INTERFACE)
+target_compile_options(coprime_warnings INTERFACE -Wall -Wextra -Wshadow -Wnon-virtual-dtor -Wno-missing-field-initializers -Werror)
+
+# One precompiled header for all: coprime_base builds it.
+function(coprime_precompile target)
+  if(target STREQUAL coprime_base)
+    target_precompile_headers(${target} PRIVATE <algorithm> <array> <atomic> <chrono> <cmath> <cstdint> <cstring> <filesystem>
+      <functional> <memory> <optional> <span> <string> <string_view> <thread> <unordered_map> <utility> <vector> <fmt/format.h>)
+  else()
+    target_precompile_headers(${target} REUSE_FROM coprime_base)
+  endif()
+endfunction()

@@ -1,0 +1,63 @@
+// A model's tensors, in one safetensors file or many, and the reading of one rank's shard: pad and shard while reading.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "checkpoint/safetensors.h"
+#include "geometry/shard_plan.h"
+#include "tensor/weight_sink.h"
+
+namespace coprime {
+
+class Checkpoint {
+ public:
+  // `directory`/model.safetensors, or the files that model.safetensors.index.json names (which must lie in `directory`).
+  static Checkpoint open(const std::filesystem::path& directory);
+
+  struct Located {
+    const SafetensorsFile* file;
+    const TensorInfo* tensor;
+  };
+  std::vector<Located> tensors() const;
+
+ private:
+  std::vector<SafetensorsFile> files_;
+};
+
+// The part of one tensor that a rank holds.
+struct LocalTensor {
+  const Rule* rule = nullptr;
+  int layer = -1;  // -1: of the model
+  std::string name;
+  DType type = DType::kF32;
+  AxisMap rows, columns;  // of the tensor as a matrix: a vector is [n, 1], a convolution [channels, taps]
+};
+
+// Gives the sink that packs a tensor. Called once for each; the sink lives until the tensor's last row has come.
+using SinkFactory = std::function<std::unique_ptr<WeightSink>(const LocalTensor&)>;
+
+// How many tensors each rule matched, and what matched none.
+struct Tally {
+  struct Line {
+    const Rule* rule;
+    int found = 0;
+    bool padded = false;  // the rule's global shape grew
+  };
+  std::vector<Line> lines;
+  std::vector<std::string> unused;  // vision, MTP: present, known, not used by the decoders
+  uint64_t bytes_read = 0;
+
+  std::string text() const;  // a line a rule
+};
+
+// Headers alone: matches every tensor with its rule and checks counts, dtypes and shapes. Error(kModel) names the rule that
+// does not come out, or the tensor that nothing explains.
+Tally check_checkpoint(const Checkpoint& checkpoint, const ShardPlan& plan);
+
+// Reads this rank's byte ranges, through one bounded buffer, into the sinks. Error(kModel) when the file shrinks under it.
+Tally load_shard(const Checkpoint& checkpoint, const ShardPlan& plan, int rank, const SinkFactory& sinks);
+
+}  // namespace coprime

@@ -1,0 +1,13 @@
+// The oracle: every operation as the formula reads, one thread, plain C++. Slow.
+#pragma once
+
+#include <atomic>
+#include <memory>
+
+#include "device/device.h"
+
+namespace coprime {
+
+std::unique_ptr<Device> make_reference_device(std::atomic<uint64_t>* progress = nullptr);
+
+}  // namespace coprime

@@ -1,0 +1,32 @@
+// A program's gates, in the order in which every rank meets them. Pure data.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace coprime {
+
+enum class GateKind : uint8_t {
+  kEmbedding,   // sum of the vocabulary shards' rows
+  kAttention,   // partial sums after o_proj / out_proj
+  kFfn,         // partial sums after down_proj
+  // exact mode: inputs and outputs of the row-cut projections are gathered instead
+  kAttentionInput,
+  kAttentionOutput,
+  kFfnInput,
+  kFfnOutput,
+};
+
+std::string_view gate_name(GateKind kind);  // "ATTN", "FFN", ...
+
+struct GateEntry {
+  GateKind kind = GateKind::kAttention;
+  int layer = 0;          // -1 for the embedding
+  int64_t row_bytes = 0;  // of one rank's largest contribution
+  int max_rows = 0;
+};
+
+using GateSchedule = std::vector<GateEntry>;
+
+}  // namespace coprime

@@ -1,0 +1,114 @@
+// Who owns what: for every tensor of a model, which logical rows or columns each rank holds, and the fill.
+//
+// Pure: a plan is a function of the shape and the options. Padding is by dummies at the global end of each axis; a rank's share
+// of an axis is a contiguous run of whole units, `ceil(units / ranks)` of them, so dummies fall on the last ranks.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "geometry/model_shape.h"
+
+namespace coprime {
+
+// Logical elements [global, global + count) of an axis stand at [local, local + count) of a rank's share.
+struct Span {
+  int64_t global = 0, local = 0, count = 0;
+  bool operator==(const Span&) const = default;
+};
+
+// A rank's share of one axis: its extent, and where real elements stand in it. Gaps are fill; ranks may overlap.
+struct AxisMap {
+  std::vector<Span> real;  // ascending by local, disjoint
+  int64_t extent = 0;
+  int64_t real_count() const;
+};
+
+// The axes along which matrices are cut. An axis counts elements, cut in units (a head's elements, a block of the MLP's width).
+enum class Axis : uint8_t { kHidden, kQuery, kQueryOut, kKv, kIntermediate, kVocab, kConvolution, kValueDim, kValueHeads };
+
+// What is done with dummies: left out of a rank's memory (the CPU's choice), or held with their fill, so that every rank's
+// shapes are the same.
+enum class Dummies : uint8_t { kSkipped, kHeld };
+
+struct PlanOptions {
+  int ranks = 1;
+  int pad_for = 0;        // the rank count that the geometry is widened for; 0: `ranks`
+  int64_t mlp_width = 0;  // padded width of the MLP; 0: by rule
+  int64_t mlp_unit = 16;  // unit of the MLP's width a rank: 16 for BF16, F16, F32, 64 for MXFP4, 128 for FP8 in blocks
+  bool exact = false;     // projections back to the hidden size are cut by rows, their inputs gathered
+  Dummies dummies = Dummies::kSkipped;
+};
+
+// Global counts, stock or padded.
+struct Counts {
+  int q_heads = 0, kv_heads = 0, linear_key_heads = 0, linear_value_heads = 0;
+  int64_t intermediate = 0, vocab = 0;
+  bool operator==(const Counts&) const = default;
+};
+
+// Which tensor of a layer (or of the model) a rule is about.
+enum class TensorId : uint8_t {
+  kEmbedding, kFinalNorm, kHead,
+  kInputNorm, kPostNorm,
+  kQ, kK, kV, kQBias, kKBias, kVBias, kO, kQNorm, kKNorm,
+  kGate, kUp, kDown,
+  kInQkv, kInZ, kInB, kInA, kConv, kALog, kDtBias, kLinearNorm, kOut,
+};
+
+enum class Operation : uint8_t { kRows, kColumns, kSections, kReplicate };
+
+// One rule: every tensor whose name ends with `suffix` is cut in this way. `expected` is how many the layer list predicts.
+struct Rule {
+  TensorId id;
+  std::string suffix;
+  Operation op;
+  int expected = 0;
+  std::vector<int64_t> shape;  // the stock shape that the file must have
+};
+
+class ShardPlan {
+ public:
+  // Error(kUsage) for ranks outside 1..16, pad_for likewise, an mlp_width smaller than the model's or not a multiple of
+  // ranks... (say which).
+  ShardPlan(ModelShape shape, PlanOptions options);
+
+  const ModelShape& shape() const { return shape_; }
+  const PlanOptions& options() const { return options_; }
+  int ranks() const { return options_.ranks; }
+  Counts stock() const;
+  Counts padded() const { return padded_; }
+  bool kv_replicated() const { return kv_copies_ > 1; }
+
+  std::span<const Rule> rules() const { return rules_; }
+
+  // What `rank` holds of dim 0 and dim 1 of the rule's tensor (a vector's one axis is rows; its columns are one element).
+  AxisMap row_map(const Rule& rule, int rank) const;
+  AxisMap column_map(const Rule& rule, int rank) const;
+
+  // Local counts of heads and widths, dummies counted if they are held.
+  Counts local(int rank) const;
+  // This rank's rows of the vocabulary, real ones: ids [first, first + count).
+  Span vocab_rows(int rank) const;
+  // Exact mode's rows of the hidden size: this rank's outputs of o_proj, out_proj and down_proj.
+  Span hidden_rows(int rank) const;
+  // Where this rank's attention output, DeltaNet output and MLP activations stand in the model's real ones, in elements.
+  Span query_elements(int rank) const;
+  Span linear_value_elements(int rank) const;
+  Span intermediate_elements(int rank) const;
+
+  // Of everything that must agree between ranks before the first gate.
+  uint64_t hash() const;
+
+ private:
+  ModelShape shape_;
+  PlanOptions options_;
+  Counts padded_;
+  int kv_copies_ = 1;  // ranks that hold a copy of each KV head
+  std::vector<Rule> rules_;
+};
+
+}  // namespace coprime
