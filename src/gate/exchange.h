@@ -23,8 +23,11 @@ class Exchange {
   // Sends the slot's first `bytes` to all peers. `entry` names the gate in errors.
   virtual void publish(const GateEntry& entry, size_t bytes) = 0;
 
-  // All ranks' contributions in rank order (this rank's own among them), valid until release(). Peers may have sent other
-  // lengths: views[r].size() is what rank r published.
+  // Publishes to each peer its own part of the slot: rank r gets bytes [ends[r - 1], ends[r]), rank 0 from 0.
+  virtual void scatter(const GateEntry& entry, std::span<const size_t> ends) = 0;
+
+  // All ranks' contributions to this rank in rank order (its own among them), valid until release(). Peers may have sent other
+  // lengths: views[r].size() is what rank r published. The next gate's out() may be called and written before release().
   virtual std::span<const std::span<const std::byte>> wait() = 0;
 
   virtual void release() = 0;

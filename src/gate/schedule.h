@@ -1,8 +1,10 @@
 // A program's gates, in the order in which every rank meets them. Pure data.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace coprime {
@@ -28,5 +30,11 @@ struct GateEntry {
 };
 
 using GateSchedule = std::vector<GateEntry>;
+
+// "layer 3 gate FFN", or "gate EMBED" for a gate of no layer.
+std::string gate_text(const GateEntry& entry);
+
+// What one slot must hold: the largest row_bytes * max_rows. Error(kUsage) when it overflows.
+size_t largest_slot_bytes(const GateSchedule& schedule);
 
 }  // namespace coprime

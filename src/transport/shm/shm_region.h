@@ -1,0 +1,52 @@
+// The memory of a shared window: for each rank its publications, its doorbell and two slots of equal size. The front creates it,
+// every rank attaches. It knows the layout and nothing of the protocol: that is Window's.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+#include "transport/progress_page.h"
+#include "transport/shared_memory.h"
+
+namespace coprime {
+
+// What a rank says about one publication.
+struct SlotHeader {
+  uint64_t bytes = 0;
+  uint32_t tag = 0;    // which gate; bit 31: in parts, see RankControl::part_ends
+  uint32_t epoch = 0;
+};
+
+class ShmRegion {
+ public:
+  // Two slots of slot_bytes (rounded up to a page) for each rank. Error(kUsage) "the shared window needs X MiB, Y MiB are
+  // available: ..." when the memory is not there.
+  static ShmRegion create(int ranks, size_t slot_bytes);
+  static ShmRegion attach(UniqueFd fd);  // Error(kLink) when the descriptor is no such region
+
+  static size_t region_bytes(int ranks, size_t slot_bytes);  // Error(kUsage) when it overflows
+
+  int fd() const { return memory_.fd(); }
+  int ranks() const;
+  size_t slot_bytes() const;
+
+  // One rank's words. Lines are 128 bytes apart, since processors fetch them in pairs.
+  struct RankControl {
+    // Written by the rank alone, read by all.
+    alignas(128) std::atomic<uint64_t> published;  // the last sequence whose slot is complete
+    SlotHeader headers[2];                         // by parity of the sequence
+    alignas(128) uint64_t part_ends[2][kMaxRanks];
+    // Written by the rank and its peers: the peers that it sleeps for, one bit each; also the word that it sleeps on.
+    alignas(128) std::atomic<uint32_t> awaited;
+  };
+  RankControl& control(int rank) const;
+  std::byte* slot(int rank, int parity) const;
+
+ private:
+  struct Header;
+  explicit ShmRegion(SharedMemory memory) : memory_(std::move(memory)) {}
+  SharedMemory memory_;
+};
+
+}  // namespace coprime

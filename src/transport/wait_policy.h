@@ -1,0 +1,57 @@
+// How a rank waits for its peers: it spins while there are cores for all, else yields a bounded while, then sleeps.
+//
+// Spinning is for a world that has a core for every thread: the peer is running and its bytes are a microsecond away. Where
+// ranks share cores, the peer may well be waiting for this very core, so that every spin delays what it waits for.
+#pragma once
+
+#include <sched.h>
+
+#include <cstdint>
+
+#include "base/clock.h"
+
+namespace coprime {
+
+struct WaitPolicy {
+  int64_t spin_us = 0;  // poll with the core held, at most so long
+  int yields = 0;       // then poll after each of so many sched_yield()
+};
+
+// Pure. `cores` are those that all the ranks share, `ranks` those of them on this host.
+WaitPolicy choose_wait_policy(int cores, int ranks, int threads_per_rank);
+
+// The number of cores in this process's affinity mask.
+int usable_cores();
+
+// Tells the core that this is a spin loop.
+inline void cpu_relax() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("isb" ::: "memory");
+#endif
+}
+
+// Calls ready() until it returns true: after a pause while the policy spins, after sched_yield() while it yields, then after
+// each call of sleep(), which may block and may throw.
+template <class Ready, class Sleep>
+void wait_until(const WaitPolicy& policy, Ready&& ready, Sleep&& sleep) {
+  if (ready()) return;
+  if (policy.spin_us > 0) {
+    const int64_t end_us = now_us() + policy.spin_us;
+    do {
+      for (int i = 0; i < 16; ++i) {
+        cpu_relax();
+        if (ready()) return;
+      }
+    } while (now_us() < end_us);
+  }
+  for (int i = 0; i < policy.yields; ++i) {
+    ::sched_yield();
+    if (ready()) return;
+  }
+  do sleep();
+  while (!ready());
+}
+
+}  // namespace coprime
