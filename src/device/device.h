@@ -112,7 +112,7 @@ class Device {
 
   // Depthwise causal convolution and silu: out[t][c] = silu(sum_i weight[c][i] * u[t - taps + 1 + i][c]), i ascending. Inputs
   // before the span's first row come from state_in's convolution slot; the last taps - 1 inputs go to state_out's.
-  // weight is [channels][taps].
+  // weight is [channels][taps]; out is not u.
   virtual void short_convolution(const StateView& state, const DeltaNetShape& shape, std::span<const SequenceSpan> spans,
                                  const float* weight, View u, View out) = 0;
 

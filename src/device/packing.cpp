@@ -1,0 +1,154 @@
+#include "device/packing.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/check.h"
+#include "base/error.h"
+#include "base/number_formats.h"
+
+namespace coprime {
+namespace {
+
+template <class T>
+T read_as(const std::byte* bytes) {
+  T value;
+  std::memcpy(&value, bytes, sizeof value);
+  return value;
+}
+
+float element_to_float(DType type, const std::byte* data, int64_t index) {
+  switch (type) {
+    case DType::kF32:
+      return read_as<float>(data + 4 * index);
+    case DType::kF16:
+      return f16_to_f32(read_as<uint16_t>(data + 2 * index));
+    case DType::kBF16:
+      return bf16_to_f32(read_as<uint16_t>(data + 2 * index));
+    default:
+      break;
+  }
+  COPRIME_CHECK(false, "no float type: {}", dtype_name(type));
+  return 0;
+}
+
+// Index of an element in the layouts of tiles.
+int64_t tile_index(Layout layout, int64_t columns, int64_t row, int64_t column) {
+  const int64_t tile = row / kTileRows, lane = row % kTileRows;
+  if (layout == Layout::kTile16) return (tile * columns + column) * kTileRows + lane;
+  const int64_t pairs = (columns + 1) / 2;
+  return ((tile * pairs + column / 2) * kTileRows + lane) * 2 + column % 2;
+}
+
+class PackingSink final : public WeightSink {
+ public:
+  PackingSink(Weight& weight, DType type, WeightUse use, float offset)
+      : num_rows_(weight.rows), columns_(weight.columns), type_(type), use_(use), offset_(offset) {
+    if (!is_float(type)) {
+      fail(ErrorKind::kModel, "{}: elements of type {}; F32, F16 and BF16 are supported", weight.name,
+           dtype_name(type));
+    }
+    COPRIME_CHECK(num_rows_ >= 0 && columns_ >= 0, "{}: {} x {}", weight.name, num_rows_, columns_);
+    Component component;
+    component.role = ComponentRole::kValues;
+    if (use == WeightUse::kVector) {
+      component.type = DType::kF32;
+      component.layout = Layout::kRowMajor;
+      component.bytes = Buffer(static_cast<size_t>(num_rows_ * columns_) * sizeof(float));
+    } else {
+      COPRIME_CHECK(offset == 0, "{}: an offset of {} on a matrix", weight.name, offset);
+      component.type = type;
+      component.layout = type == DType::kBF16 ? Layout::kTile16Pairs : Layout::kTile16;
+      component.bytes = Buffer(static_cast<size_t>(tiles_of(num_rows_) * tile_bytes(type, columns_)));
+    }
+    layout_ = component.layout;
+    data_ = component.bytes.data();
+    weight.components.push_back(std::move(component));
+  }
+
+  void rows(int64_t first, int64_t count, std::span<const std::byte> bytes) override {
+    COPRIME_CHECK(first == next_row_ && count >= 0 && first + count <= num_rows_, "rows {}+{} after {} of {}", first,
+                  count, next_row_, num_rows_);
+    const int64_t row_bytes = columns_ * dtype_bytes(type_);
+    COPRIME_CHECK(static_cast<int64_t>(bytes.size()) == count * row_bytes, "{} bytes for {} rows of {}", bytes.size(),
+                  count, row_bytes);
+    next_row_ = first + count;
+    if (use_ == WeightUse::kVector) {
+      auto* out = reinterpret_cast<float*>(data_) + first * columns_;
+      for (int64_t i = 0; i < count * columns_; ++i) out[i] = element_to_float(type_, bytes.data(), i) + offset_;
+      return;
+    }
+    for (int64_t done = 0; done < count;) {  // one tile's rows at a time
+      const int64_t row = first + done, in_tile = std::min(count - done, kTileRows - row % kTileRows);
+      if (type_ == DType::kF32) {
+        pack_rows<uint32_t>(row, in_tile, bytes.data() + done * row_bytes);
+      } else {
+        pack_rows<uint16_t>(row, in_tile, bytes.data() + done * row_bytes);
+      }
+      done += in_tile;
+    }
+  }
+
+ private:
+  // Columns go in blocks, so that the lines that the rows of a tile share stay in the cache.
+  template <class T>
+  void pack_rows(int64_t row, int64_t count, const std::byte* bytes) {
+    constexpr int64_t kBlock = 256;
+    T* out = reinterpret_cast<T*>(data_);
+    for (int64_t begin = 0; begin < columns_; begin += kBlock) {
+      const int64_t end = std::min(columns_, begin + kBlock);
+      for (int64_t r = 0; r < count; ++r) {
+        const std::byte* in = bytes + r * columns_ * static_cast<int64_t>(sizeof(T));
+        for (int64_t c = begin; c < end; ++c) {
+          out[tile_index(layout_, columns_, row + r, c)] = read_as<T>(in + c * static_cast<int64_t>(sizeof(T)));
+        }
+      }
+    }
+  }
+
+  int64_t num_rows_, columns_, next_row_ = 0;
+  DType type_;
+  WeightUse use_;
+  float offset_;
+  Layout layout_;
+  std::byte* data_;  // the component's, which the weight owns
+};
+
+}  // namespace
+
+int64_t tile_bytes(DType type, int64_t columns) {
+  const int64_t held = type == DType::kBF16 ? (columns + 1) / 2 * 2 : columns;
+  return held * kTileRows * dtype_bytes(type);
+}
+
+std::unique_ptr<WeightSink> make_packing_sink(Weight& weight, DType type, WeightUse use, float offset) {
+  return std::make_unique<PackingSink>(weight, type, use, offset);
+}
+
+float packed_value(const Component& values, int64_t columns, int64_t row, int64_t column) {
+  const int64_t index =
+      values.layout == Layout::kRowMajor ? row * columns + column : tile_index(values.layout, columns, row, column);
+  return element_to_float(values.type, values.bytes.data(), index);
+}
+
+const Component& linear_values(const Weight& weight) {
+  const Component* values = weight.find(ComponentRole::kValues);
+  COPRIME_CHECK(values != nullptr && is_float(values->type), "{}: no values", weight.name);
+  const Layout layout = values->type == DType::kBF16 ? Layout::kTile16Pairs : Layout::kTile16;
+  COPRIME_CHECK(values->layout == layout, "{}: not packed for linear()", weight.name);
+  COPRIME_CHECK(
+      static_cast<int64_t>(values->bytes.size()) >= tiles_of(weight.rows) * tile_bytes(values->type, weight.columns),
+      "{}: {} bytes for {} x {}", weight.name, values->bytes.size(), weight.rows, weight.columns);
+  return *values;
+}
+
+const float* linear_bias(const Weight& weight) {
+  const Component* bias = weight.find(ComponentRole::kBias);
+  if (bias == nullptr) return nullptr;
+  COPRIME_CHECK(bias->type == DType::kF32 && bias->layout == Layout::kRowMajor &&
+                    static_cast<int64_t>(bias->bytes.size()) >= weight.rows * 4,
+                "{}: a bias of {} bytes for {} rows", weight.name, bias->bytes.size(), weight.rows);
+  return bias->bytes.as<const float>();
+}
+
+}  // namespace coprime
