@@ -1,0 +1,64 @@
+// The program: parses, fills the settings, calls one function. The one place where errors become a line and an exit code.
+
+#include <csignal>
+#include <cstdio>
+#include <cstring>
+#include <new>
+
+#include "base/error.h"
+#include "cli/commands.h"
+#include "engine/launcher.h"
+
+namespace {
+
+int report(const std::exception& error, coprime::ErrorKind kind) {
+  std::fprintf(stderr, "coprime: %s\n", error.what());
+  return coprime::exit_code(kind);
+}
+
+int run(int argc, char** argv) {
+  CLI::App app{"coprime runs an open LLM tensor-parallel on any number of ranks."};
+  app.set_version_flag("--version", std::string("coprime ") + COPRIME_VERSION);
+  app.set_config("--config", "", "a file of settings, name = value, by command");
+  app.require_subcommand(1);
+
+  coprime::WorldSettings world;
+  coprime::GenerateSettings generate;
+  coprime::LogitsSettings logits;
+  CLI::App* generate_command = app.add_subcommand("generate", "continue a text, streaming");
+  coprime::add_world_flags(*generate_command, world);
+  coprime::add_generate_flags(*generate_command, generate);
+  CLI::App* logits_command = app.add_subcommand("logits", "teacher-forced logits of given ids");
+  coprime::add_world_flags(*logits_command, world);
+  coprime::add_logits_flags(*logits_command, logits);
+
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::Success& success) {  // --help, --version
+    return app.exit(success);
+  } catch (const CLI::ParseError& error) {
+    std::fprintf(stderr, "coprime: %s (coprime %s--help lists the flags)\n", error.what(),
+                 app.get_subcommands().empty() ? "" : (app.get_subcommands()[0]->get_name() + " ").c_str());
+    return coprime::exit_code(coprime::ErrorKind::kUsage);
+  }
+  if (generate_command->parsed()) coprime::run_generate(world, generate);
+  if (logits_command->parsed()) coprime::run_logits(world, logits);
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  std::signal(SIGPIPE, SIG_IGN);
+  if (argc >= 2 && std::strcmp(argv[1], "rank") == 0) return coprime::rank_process_main();
+  try {
+    return run(argc, argv);
+  } catch (const coprime::Error& error) {
+    return report(error, error.kind());
+  } catch (const std::bad_alloc&) {
+    std::fputs("coprime: not enough memory: use a shorter context or more ranks on other machines\n", stderr);
+    return 1;
+  } catch (const std::exception& error) {
+    return report(error, coprime::ErrorKind::kInternal);
+  }
+}

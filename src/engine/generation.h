@@ -1,0 +1,40 @@
+// The front's loops over a world: generating a continuation, and teacher-forced logits.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "engine/front.h"
+#include "engine/sampler.h"
+
+namespace coprime {
+
+enum class Finish : uint8_t { kStop, kLength };
+
+struct GenerationRequest {
+  std::vector<int32_t> prompt;
+  int64_t max_tokens = 0;
+  SamplingOptions sampling;
+  std::vector<int32_t> eos;  // ids that end the text; not part of it
+};
+
+struct Generation {
+  std::vector<int32_t> ids;  // without the end's id
+  Finish finish = Finish::kLength;
+  int64_t first_token_us = 0;  // from the request to the first sampled token
+  int64_t decode_us = 0;       // of the steps after it
+  int64_t decode_steps = 0;
+};
+
+// Error(kUsage) for an empty prompt, or one that leaves no room in `front`'s context. `on_token` returns false to end the text
+// (a stop string).
+Generation generate(Front& front, const GenerationRequest& request, const std::function<bool(int32_t)>& on_token = {});
+
+// Logits [rows of ids][T][vocab] of the ids [batch][T]: at each position of the next token. `rows_per_step` bounds a step;
+// sequences are computed side by side, as many as the front has room for.
+std::vector<float> teacher_forced_logits(Front& front, std::span<const int32_t> ids, int64_t batch, int64_t length);
+
+}  // namespace coprime
