@@ -1,10 +1,11 @@
-// What a config.json says about a model's mathematics. Anything that it asks for and that the decoders do not compute is
-// refused by name.
+// What a config.json says about a model's mathematics. Anything that it asks for and that the decoders do not compute
+// is refused by name.
 #pragma once
 
 #include <cstdint>
 #include <filesystem>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace coprime {
@@ -15,7 +16,7 @@ enum class LayerKind : uint8_t { kFullAttention, kLinearAttention };
 
 struct Rope {
   double theta = 10000;
-  int rotary_dim = 0;  // elements of a head that are rotated: the first ones
+  int rotary_dim = 0;   // elements of a head that are rotated: the first ones
   bool llama3 = false;  // Llama-3.1's scaling of the frequencies
   double factor = 1, low_freq_factor = 1, high_freq_factor = 1, original_max_positions = 0;
 };
@@ -32,11 +33,11 @@ struct ModelShape {
   int layers = 0, q_heads = 0, kv_heads = 0, head_dim = 0;
   float rms_eps = 0;
   bool tied_head = false;
-  bool qkv_bias = false;       // Qwen2
-  bool qk_norm = false;        // Qwen3, Qwen3.5
+  bool qkv_bias = false;         // Qwen2
+  bool qk_norm = false;          // Qwen3, Qwen3.5
   bool gated_attention = false;  // Qwen3.5: q_proj holds [query | gate] per head
-  bool norm_plus_one = false;  // Qwen3.5: block norms and q/k norms are stored as w, and multiply by 1 + w
-  int mtp_layers = 0;          // present and unused
+  bool norm_plus_one = false;    // Qwen3.5: block norms and q/k norms are stored as w, and multiply by 1 + w
+  int mtp_layers = 0;            // present and unused
   Rope rope;
   std::vector<LayerKind> layer_kinds;
   LinearAttentionShape linear;  // zero where no layer is linear
@@ -52,7 +53,8 @@ ModelShape read_model_shape(const std::filesystem::path& directory);
 // The same of a text; `where` names it in errors.
 ModelShape parse_model_shape(std::string_view json, const std::string& where);
 
-// inv_freq [rotary_dim / 2] in float as transformers computes it (theta^(-2i/d), with Llama-3's scaling), portable bits.
+// inv_freq [rotary_dim / 2] in float as transformers computes it (theta^(-2i/d), with Llama-3's scaling), portable
+// bits.
 std::vector<float> rope_frequencies(const Rope& rope);
 
 }  // namespace coprime

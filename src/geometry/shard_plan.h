@@ -1,7 +1,9 @@
 // Who owns what: for every tensor of a model, which logical rows or columns each rank holds, and the fill.
 //
-// Pure: a plan is a function of the shape and the options. Padding is by dummies at the global end of each axis; a rank's share
-// of an axis is a contiguous run of whole units, `ceil(units / ranks)` of them, so dummies fall on the last ranks.
+// Pure: a plan is a function of the shape and the options. Padding is by dummies at the global end of each axis; a
+// rank's share of an axis is a contiguous run of whole units, `ceil(units / ranks)` of them, so dummies fall on the
+// last ranks. Where the ranks are a multiple of the KV heads and divide the query heads, each rank holds a copy of one
+// KV head and an even share of its query heads instead.
 #pragma once
 
 #include <cstdint>
@@ -27,11 +29,23 @@ struct AxisMap {
   int64_t real_count() const;
 };
 
-// The axes along which matrices are cut. An axis counts elements, cut in units (a head's elements, a block of the MLP's width).
-enum class Axis : uint8_t { kHidden, kQuery, kQueryOut, kKv, kIntermediate, kVocab, kConvolution, kValueDim, kValueHeads };
+// The axes along which matrices are cut. An axis counts elements, cut in units: kHidden 16 rows (exact mode only),
+// kQuery (rows of q_proj), kQueryOut (the attention's output) and kKv whole KV head groups, kIntermediate `mlp_unit`,
+// kVocab 64 ids, kConvolution (sections q, k, v), kValueDim and kValueHeads whole groups of a key head.
+enum class Axis : uint8_t {
+  kHidden,
+  kQuery,
+  kQueryOut,
+  kKv,
+  kIntermediate,
+  kVocab,
+  kConvolution,
+  kValueDim,
+  kValueHeads
+};
 
-// What is done with dummies: left out of a rank's memory (the CPU's choice), or held with their fill, so that every rank's
-// shapes are the same.
+// What is done with dummies: left out of a rank's memory (the CPU's choice), or held with their fill, so that every
+// rank's shapes are the same.
 enum class Dummies : uint8_t { kSkipped, kHeld };
 
 struct PlanOptions {
@@ -52,28 +66,54 @@ struct Counts {
 
 // Which tensor of a layer (or of the model) a rule is about.
 enum class TensorId : uint8_t {
-  kEmbedding, kFinalNorm, kHead,
-  kInputNorm, kPostNorm,
-  kQ, kK, kV, kQBias, kKBias, kVBias, kO, kQNorm, kKNorm,
-  kGate, kUp, kDown,
-  kInQkv, kInZ, kInB, kInA, kConv, kALog, kDtBias, kLinearNorm, kOut,
+  kEmbedding,
+  kFinalNorm,
+  kHead,
+  kInputNorm,
+  kPostNorm,
+  kQ,
+  kK,
+  kV,
+  kQBias,
+  kKBias,
+  kVBias,
+  kO,
+  kQNorm,
+  kKNorm,
+  kGate,
+  kUp,
+  kDown,
+  kInQkv,
+  kInZ,
+  kInB,
+  kInA,
+  kConv,
+  kALog,
+  kDtBias,
+  kLinearNorm,
+  kOut,
 };
 
 enum class Operation : uint8_t { kRows, kColumns, kSections, kReplicate };
 
-// One rule: every tensor whose name ends with `suffix` is cut in this way. `expected` is how many the layer list predicts.
+// Where a rule's tensors stand: once in the model, or once in each layer (of a kind).
+enum class Scope : uint8_t { kModel, kEveryLayer, kFullLayers, kLinearLayers };
+
+// One rule: how every tensor of one name is cut. `expected` is how many the layer list predicts.
 struct Rule {
   TensorId id;
-  std::string suffix;
+  std::string suffix;  // of the model: the full name, "model.norm.weight"; of a layer: "self_attn.q_proj.weight"
+  Scope scope;
   Operation op;
+  std::optional<Axis> axis;  // none: replicated
   int expected = 0;
   std::vector<int64_t> shape;  // the stock shape that the file must have
 };
 
 class ShardPlan {
  public:
-  // Error(kUsage) for ranks outside 1..16, pad_for likewise, an mlp_width smaller than the model's or not a multiple of
-  // ranks... (say which).
+  // Error(kUsage) for ranks outside 1..16, pad_for likewise, an mlp_width smaller than the model's intermediate size or
+  // not a multiple of mlp_unit. No other geometry is refused: a rank may hold nothing of an axis.
   ShardPlan(ModelShape shape, PlanOptions options);
 
   const ModelShape& shape() const { return shape_; }
@@ -81,21 +121,35 @@ class ShardPlan {
   int ranks() const { return options_.ranks; }
   Counts stock() const;
   Counts padded() const { return padded_; }
+  // Are there more ranks than KV heads, so that several ranks hold each?
   bool kv_replicated() const { return kv_copies_ > 1; }
+  int kv_copies() const { return kv_copies_; }
 
   std::span<const Rule> rules() const { return rules_; }
+  // Has layer `layer` the rule's tensor? Its full name ("model.layers.3.self_attn.q_proj.weight"; layer -1: of the
+  // model).
+  bool applies(const Rule& rule, int layer) const;
+  std::string tensor_name(const Rule& rule, int layer) const;
 
-  // What `rank` holds of dim 0 and dim 1 of the rule's tensor (a vector's one axis is rows; its columns are one element).
+  // What `rank` holds of an axis, in elements; the axis's size over all ranks, real and padded.
+  AxisMap axis_map(Axis axis, int rank) const;
+  int64_t real_size(Axis axis) const;
+  int64_t padded_size(Axis axis) const;
+
+  // What `rank` holds of dim 0 and dim 1 of the rule's tensor (a vector's one axis is rows; its columns are one
+  // element).
   AxisMap row_map(const Rule& rule, int rank) const;
   AxisMap column_map(const Rule& rule, int rank) const;
 
-  // Local counts of heads and widths, dummies counted if they are held.
+  // Local counts of heads and widths, dummies counted if they are held. Local q head h reads local KV head
+  // h / (q_heads / kv_heads), also where KV heads are replicated.
   Counts local(int rank) const;
   // This rank's rows of the vocabulary, real ones: ids [first, first + count).
   Span vocab_rows(int rank) const;
   // Exact mode's rows of the hidden size: this rank's outputs of o_proj, out_proj and down_proj.
   Span hidden_rows(int rank) const;
-  // Where this rank's attention output, DeltaNet output and MLP activations stand in the model's real ones, in elements.
+  // Where this rank's attention output, DeltaNet output and MLP activations stand in the model's real ones, in
+  // elements.
   Span query_elements(int rank) const;
   Span linear_value_elements(int rank) const;
   Span intermediate_elements(int rank) const;
@@ -104,6 +158,15 @@ class ShardPlan {
   uint64_t hash() const;
 
  private:
+  // `count` whole units from `first` of an axis cut for `ranks()`.
+  struct Share {
+    int64_t first, count, held;  // held: the same on every rank, where dummies are held
+  };
+  Share share(int64_t units, int rank) const;
+  AxisMap map_of_units(Share share, int64_t unit, int64_t real) const;
+  AxisMap heads_map(int rank, int64_t elements_per_q_head) const;
+  AxisMap sections_map(int rank) const;
+
   ModelShape shape_;
   PlanOptions options_;
   Counts padded_;

@@ -1,0 +1,17 @@
+// Parts of the reading of config.json: what is refused, and the rotary embedding. Internal to geometry.
+#pragma once
+
+#include "geometry/json.h"
+#include "geometry/model_shape.h"
+
+namespace coprime {
+
+// Error(kModel) for every key that asks for mathematics that the decoders of `architecture` do not compute. `text`
+// holds the text model's keys (the top of the file, or text_config within it).
+void refuse_unsupported(Architecture architecture, const JsonObject& root, const JsonObject& text);
+
+// rope_parameters (transformers 5), or rope_theta, rope_scaling and partial_rotary_factor (before); the nested key
+// wins.
+Rope parse_rope(Architecture architecture, const JsonObject& text, int head_dim);
+
+}  // namespace coprime

@@ -1,0 +1,115 @@
+#include "geometry/rules.h"
+
+#include <algorithm>
+
+namespace coprime {
+namespace {
+
+class RuleList {
+ public:
+  explicit RuleList(const ModelShape& shape) {
+    full_ = static_cast<int>(std::ranges::count(shape.layer_kinds, LayerKind::kFullAttention));
+    linear_ = shape.layers - full_;
+  }
+
+  void add(TensorId id, Scope scope, std::string suffix, Operation op, std::optional<Axis> axis,
+           std::vector<int64_t> shape) {
+    const int expected = count(scope);
+    if (expected > 0) rules_.push_back({id, std::move(suffix), scope, op, axis, expected, std::move(shape)});
+  }
+  void replicate(TensorId id, Scope scope, std::string suffix, int64_t size) {
+    add(id, scope, std::move(suffix), Operation::kReplicate, std::nullopt, {size});
+  }
+  // A projection back to the hidden size, whose inputs are cut along `axis`.
+  void back(TensorId id, Scope scope, std::string suffix, bool exact, Axis axis, int64_t hidden, int64_t inputs) {
+    if (exact) {
+      add(id, scope, std::move(suffix), Operation::kRows, Axis::kHidden, {hidden, inputs});
+    } else {
+      add(id, scope, std::move(suffix), Operation::kColumns, axis, {hidden, inputs});
+    }
+  }
+  std::vector<Rule> take() { return std::move(rules_); }
+
+ private:
+  int count(Scope scope) const {
+    switch (scope) {
+      case Scope::kModel:
+        return 1;
+      case Scope::kEveryLayer:
+        return full_ + linear_;
+      case Scope::kFullLayers:
+        return full_;
+      case Scope::kLinearLayers:
+        break;
+    }
+    return linear_;
+  }
+
+  int full_ = 0, linear_ = 0;
+  std::vector<Rule> rules_;
+};
+
+void add_full_attention(const ModelShape& s, bool exact, RuleList* list) {
+  constexpr Scope kScope = Scope::kFullLayers;
+  const int64_t q_rows = int64_t{s.q_heads} * s.q_rows_per_head(), kv_rows = int64_t{s.kv_heads} * s.head_dim;
+  list->add(TensorId::kQ, kScope, "self_attn.q_proj.weight", Operation::kRows, Axis::kQuery, {q_rows, s.hidden});
+  list->add(TensorId::kK, kScope, "self_attn.k_proj.weight", Operation::kRows, Axis::kKv, {kv_rows, s.hidden});
+  list->add(TensorId::kV, kScope, "self_attn.v_proj.weight", Operation::kRows, Axis::kKv, {kv_rows, s.hidden});
+  if (s.qkv_bias) {
+    list->add(TensorId::kQBias, kScope, "self_attn.q_proj.bias", Operation::kRows, Axis::kQuery, {q_rows});
+    list->add(TensorId::kKBias, kScope, "self_attn.k_proj.bias", Operation::kRows, Axis::kKv, {kv_rows});
+    list->add(TensorId::kVBias, kScope, "self_attn.v_proj.bias", Operation::kRows, Axis::kKv, {kv_rows});
+  }
+  if (s.qk_norm) {
+    list->replicate(TensorId::kQNorm, kScope, "self_attn.q_norm.weight", s.head_dim);
+    list->replicate(TensorId::kKNorm, kScope, "self_attn.k_norm.weight", s.head_dim);
+  }
+  list->back(TensorId::kO, kScope, "self_attn.o_proj.weight", exact, Axis::kQueryOut, s.hidden,
+             int64_t{s.q_heads} * s.head_dim);
+}
+
+void add_linear_attention(const ModelShape& s, bool exact, RuleList* list) {
+  constexpr Scope kScope = Scope::kLinearLayers;
+  const LinearAttentionShape& l = s.linear;
+  const int64_t values = int64_t{l.value_heads} * l.value_dim;
+  const int64_t channels = 2 * int64_t{l.key_heads} * l.key_dim + values;
+  list->add(TensorId::kInQkv, kScope, "linear_attn.in_proj_qkv.weight", Operation::kSections, Axis::kConvolution,
+            {channels, s.hidden});
+  list->add(TensorId::kInZ, kScope, "linear_attn.in_proj_z.weight", Operation::kRows, Axis::kValueDim,
+            {values, s.hidden});
+  list->add(TensorId::kInB, kScope, "linear_attn.in_proj_b.weight", Operation::kRows, Axis::kValueHeads,
+            {l.value_heads, s.hidden});
+  list->add(TensorId::kInA, kScope, "linear_attn.in_proj_a.weight", Operation::kRows, Axis::kValueHeads,
+            {l.value_heads, s.hidden});
+  list->add(TensorId::kConv, kScope, "linear_attn.conv1d.weight", Operation::kSections, Axis::kConvolution,
+            {channels, 1, l.conv_taps});
+  list->add(TensorId::kALog, kScope, "linear_attn.A_log", Operation::kRows, Axis::kValueHeads, {l.value_heads});
+  list->add(TensorId::kDtBias, kScope, "linear_attn.dt_bias", Operation::kRows, Axis::kValueHeads, {l.value_heads});
+  list->replicate(TensorId::kLinearNorm, kScope, "linear_attn.norm.weight", l.value_dim);
+  list->back(TensorId::kOut, kScope, "linear_attn.out_proj.weight", exact, Axis::kValueDim, s.hidden, values);
+}
+
+}  // namespace
+
+std::vector<Rule> make_rules(const ModelShape& s, bool exact) {
+  RuleList list(s);
+  list.add(TensorId::kEmbedding, Scope::kModel, s.tensor_prefix + "embed_tokens.weight", Operation::kRows, Axis::kVocab,
+           {s.vocab, s.hidden});
+  list.replicate(TensorId::kFinalNorm, Scope::kModel, s.tensor_prefix + "norm.weight", s.hidden);
+  if (!s.tied_head) {
+    list.add(TensorId::kHead, Scope::kModel, "lm_head.weight", Operation::kRows, Axis::kVocab, {s.vocab, s.hidden});
+  }
+  list.replicate(TensorId::kInputNorm, Scope::kEveryLayer, "input_layernorm.weight", s.hidden);
+  list.replicate(TensorId::kPostNorm, Scope::kEveryLayer, "post_attention_layernorm.weight", s.hidden);
+  add_full_attention(s, exact, &list);
+  add_linear_attention(s, exact, &list);
+  list.add(TensorId::kGate, Scope::kEveryLayer, "mlp.gate_proj.weight", Operation::kRows, Axis::kIntermediate,
+           {s.intermediate, s.hidden});
+  list.add(TensorId::kUp, Scope::kEveryLayer, "mlp.up_proj.weight", Operation::kRows, Axis::kIntermediate,
+           {s.intermediate, s.hidden});
+  list.back(TensorId::kDown, Scope::kEveryLayer, "mlp.down_proj.weight", exact, Axis::kIntermediate, s.hidden,
+            s.intermediate);
+  return list.take();
+}
+
+}  // namespace coprime
