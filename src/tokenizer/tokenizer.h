@@ -13,15 +13,16 @@ namespace coprime {
 
 class Tokenizer {
  public:
-  // `directory`/tokenizer.json, and tokenizer_config.json where there is one. Error(kModel) names the file and the part that
-  // is not supported (another model type, normalizer, pre-tokenizer).
+  // `directory`/tokenizer.json, and tokenizer_config.json where there is one. Error(kModel) names the file and the part
+  // that is not supported (another model type, normalizer, pre-tokenizer).
   static Tokenizer open(const std::filesystem::path& directory);
   static Tokenizer parse(std::string_view tokenizer_json, const std::string& where);
   Tokenizer(Tokenizer&&) noexcept;
   Tokenizer& operator=(Tokenizer&&) noexcept;
   ~Tokenizer();
 
-  // Added tokens that stand in the text are recognised. With `add_special_tokens`, what the post-processor prepends (Llama-3's
+  // Added tokens that stand in the text are recognised. With `add_special_tokens`, what the post-processor prepends
+  // (Llama-3's
   // <|begin_of_text|>) is prepended. Error(kUsage) for text that is not UTF-8, with the byte's position.
   std::vector<int32_t> encode(std::string_view text, bool add_special_tokens) const;
 
@@ -39,8 +40,8 @@ class Tokenizer {
   std::unique_ptr<State> state_;
 };
 
-// Joins tokens' bytes and gives out only whole code points: bytes that cannot become one are replaced by U+FFFD, those that
-// still can wait.
+// Joins tokens' bytes and gives out only whole code points: bytes that cannot become one are replaced by U+FFFD, those
+// that still can wait.
 class Utf8Stream {
  public:
   std::string push(std::string_view bytes);  // what has become whole

@@ -1,0 +1,72 @@
+// Byte-pair encoding of one piece: the pair of least rank is merged first, the leftmost among equals, in O(n log n).
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "tokenizer/tokenizer_spec.h"
+
+namespace coprime {
+
+// From a pair of ids to the rank and the result of its merge: open addressing, at most half full.
+class MergeTable {
+ public:
+  struct Entry {
+    int32_t left = -1, right = -1, result = -1;
+    uint32_t rank = 0;
+  };
+
+  explicit MergeTable(std::span<const Merge> merges);  // of a pair that comes twice, the last one counts
+  const Entry* find(int32_t left, int32_t right) const {
+    for (size_t i = slot(left, right);; i = (i + 1) & mask_) {
+      const Entry& entry = entries_[i];
+      if (entry.left == left && entry.right == right) return &entry;
+      if (entry.left < 0) return nullptr;
+    }
+  }
+
+ private:
+  size_t slot(int32_t left, int32_t right) const {
+    const uint64_t key = uint64_t{static_cast<uint32_t>(left)} << 32 | static_cast<uint32_t>(right);
+    return static_cast<size_t>(key * 0x9e3779b97f4a7c15u >> 32) & mask_;
+  }
+
+  std::vector<Entry> entries_;
+  size_t mask_ = 0;
+};
+
+class Bpe {
+ public:
+  explicit Bpe(const TokenizerSpec& spec);
+
+  // One caller's room, kept between pieces.
+  class Room {
+    friend class Bpe;
+    struct Symbol {
+      int32_t id, previous, next;
+    };
+    struct Candidate {
+      uint64_t order;  // rank, then position
+      int32_t left, right, result;
+    };
+    std::vector<Symbol> symbols_;
+    std::vector<Candidate> heap_;
+  };
+
+  // Appends the ids of a piece's bytes (at most INT32_MAX of them). Bytes without a token vanish.
+  void encode(std::string_view piece, Room* room, std::vector<int32_t>* ids) const;
+
+ private:
+  bool candidate(const Room& room, int32_t position, Room::Candidate* out) const;
+
+  std::array<int32_t, 256> byte_ids_;
+  MergeTable merges_;
+  std::unordered_map<std::string, int32_t> whole_;  // only if the model ignores merges
+};
+
+}  // namespace coprime

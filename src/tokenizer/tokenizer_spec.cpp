@@ -1,0 +1,168 @@
+#include "tokenizer/tokenizer_spec.h"
+
+#include <algorithm>
+#include <array>
+#include <unordered_map>
+
+#include "base/error.h"
+#include "tokenizer/byte_alphabet.h"
+#include "tokenizer/json_node.h"
+#include "tokenizer/pipeline_spec.h"
+
+namespace coprime {
+namespace {
+
+using Ids = std::unordered_map<std::string_view, int32_t>;
+
+Ids read_vocab(const JsonNode& vocab, TokenizerSpec* spec) {
+  const simdjson::dom::object object = vocab.object();
+  Ids ids;
+  for (const auto& [text, value] : object) {
+    int64_t id = -1;
+    if (value.get(id) != simdjson::SUCCESS || id < 0 || id >= TokenizerSpec::kMaxTokens) {
+      JsonNode(value, fmt::format("{}.{}", vocab.path(), quoted(text))).token_id();  // says what is wrong
+    }
+    if (!ids.emplace(text, static_cast<int32_t>(id)).second) {
+      fail(ErrorKind::kModel, "{}: the token {} stands there twice", vocab.path(), quoted(text));
+    }
+    spec->vocab.push_back({static_cast<int32_t>(id), std::string(text)});
+  }
+  if (ids.empty()) fail(ErrorKind::kModel, "{}: there is no token", vocab.path());
+  return ids;
+}
+
+// "a b" or ["a", "b"].
+std::pair<std::string_view, std::string_view> merge_parts(simdjson::dom::element value, const std::string& path,
+                                                          size_t rank) {
+  const auto refuse = [&] { JsonNode(value, fmt::format("{}[{}]", path, rank)).refuse("\"A B\" or [\"A\", \"B\"]"); };
+  std::string_view left, right;
+  simdjson::dom::array pair;
+  if (value.get(left) == simdjson::SUCCESS) {
+    const size_t space = left.find(' ');
+    if (space == std::string_view::npos) refuse();
+    right = left.substr(space + 1);
+    left = left.substr(0, space);
+    if (right.find(' ') != std::string_view::npos) refuse();
+  } else if (value.get(pair) != simdjson::SUCCESS || pair.size() != 2 || pair.at(0).get(left) != simdjson::SUCCESS ||
+             pair.at(1).get(right) != simdjson::SUCCESS) {
+    refuse();
+  }
+  if (left.empty() || right.empty()) refuse();
+  return {left, right};
+}
+
+void read_merges(const JsonNode& merges, const Ids& ids, TokenizerSpec* spec) {
+  std::string joined;
+  for (const simdjson::dom::element value : merges.array()) {
+    const size_t rank = spec->merges.size();
+    const auto [left, right] = merge_parts(value, merges.path(), rank);
+    joined.assign(left).append(right);
+    const auto id_of = [&](std::string_view text) {
+      const auto found = ids.find(text);
+      if (found == ids.end()) {
+        fail(ErrorKind::kModel, "{}[{}]: {} is no token of the vocabulary", merges.path(), rank, quoted(text));
+      }
+      return found->second;
+    };
+    spec->merges.push_back({id_of(left), id_of(right), id_of(joined)});
+  }
+}
+
+// Whether each byte has a token: then no unknown token can arise.
+bool all_bytes_have_tokens(const TokenizerSpec& spec) {
+  std::array<bool, 256> have{};
+  for (const VocabToken& token : spec.vocab) {
+    if (token.text.size() > 2) continue;
+    const auto bytes = bytes_of_token(token.text);
+    if (bytes && bytes->size() == 1) have[static_cast<unsigned char>((*bytes)[0])] = true;
+  }
+  return std::find(have.begin(), have.end(), false) == have.end();
+}
+
+Ids read_model(const JsonNode& model, TokenizerSpec* spec) {
+  if (model.text_or("type", "BPE") != "BPE") model.need("type").refuse("BPE");
+  for (const std::string_view key : {"continuing_subword_prefix", "end_of_word_suffix"}) {
+    if (!model.text_or(key, "").empty()) model.need(key).refuse("null");
+  }
+  if (model.flag_or("byte_fallback", false))
+    model.need("byte_fallback").refuse("false: the bytes have tokens of their own");
+  if (const auto dropout = model.get("dropout")) {
+    double rate = 1;
+    if (dropout->value().get(rate) != simdjson::SUCCESS || rate != 0) dropout->refuse("null");
+  }
+  Ids ids = read_vocab(model.need("vocab"), spec);
+  read_merges(model.need("merges"), ids, spec);
+  spec->ignore_merges = model.flag_or("ignore_merges", false);
+  if (const auto unknown = model.get("unk_token"); unknown && !all_bytes_have_tokens(*spec)) {
+    unknown->refuse("null, as some bytes have no token");
+  }
+  return ids;
+}
+
+void read_added(const JsonNode& tokens, const Ids& ids, TokenizerSpec* spec) {
+  std::unordered_map<std::string_view, int32_t> seen;
+  for (const JsonNode& node : tokens.items()) {
+    AddedToken token;
+    const std::string_view content = node.need("content").text();
+    token.id = node.need("id").token_id();
+    token.content = content;
+    token.single_word = node.flag_or("single_word", false);
+    token.lstrip = node.flag_or("lstrip", false);
+    token.rstrip = node.flag_or("rstrip", false);
+    token.special = node.flag_or("special", false);
+    token.normalized = node.flag_or("normalized", !token.special);
+    if (content.empty()) node.need("content").refuse("some text");
+    const auto in_vocab = ids.find(content);
+    if (in_vocab != ids.end() && in_vocab->second != token.id) {
+      node.need("id").refuse(fmt::format("{}, as the vocabulary says", in_vocab->second));
+    }
+    if (!seen.emplace(content, token.id).second) node.need("content").refuse("each added token once");
+    spec->added.push_back(std::move(token));
+  }
+}
+
+// One id, one text.
+void check_ids(const TokenizerSpec& spec, const std::string& where) {
+  std::vector<std::pair<int32_t, std::string_view>> texts;
+  texts.reserve(spec.vocab.size() + spec.added.size());
+  for (const VocabToken& token : spec.vocab) texts.emplace_back(token.id, token.text);
+  for (const AddedToken& token : spec.added) texts.emplace_back(token.id, token.content);
+  std::sort(texts.begin(), texts.end());
+  for (size_t i = 1; i < texts.size(); ++i) {
+    if (texts[i].first == texts[i - 1].first && texts[i].second != texts[i - 1].second) {
+      fail(ErrorKind::kModel, "{}: the id {} belongs to two tokens, {} and {}", where, texts[i].first,
+           quoted(texts[i - 1].second), quoted(texts[i].second));
+    }
+  }
+  for (const std::vector<int32_t>& list : {spec.prefix, spec.suffix}) {
+    for (const int32_t id : list) {
+      const auto found = std::lower_bound(texts.begin(), texts.end(), std::pair(id, std::string_view()));
+      if (found == texts.end() || found->first != id) {
+        fail(ErrorKind::kModel, "{}.post_processor: {} is no token's id", where, id);
+      }
+    }
+  }
+}
+
+}  // namespace
+
+TokenizerSpec parse_tokenizer_json(std::string_view json, const std::string& where) {
+  simdjson::dom::parser parser;
+  const JsonNode root = parse_json(&parser, json, where);
+  TokenizerSpec spec;
+  const Ids ids = read_model(root.need("model"), &spec);
+  if (const auto added = root.get("added_tokens")) read_added(*added, ids, &spec);
+  read_pipeline(root, &spec);
+  check_ids(spec, where);
+  return spec;
+}
+
+std::string parse_eos_token(std::string_view json, const std::string& where) {
+  simdjson::dom::parser parser;
+  const std::optional<JsonNode> token = parse_json(&parser, json, where).get("eos_token");
+  if (!token) return {};
+  if (token->value().is_object()) return std::string(token->need("content").text());
+  return std::string(token->text());
+}
+
+}  // namespace coprime
