@@ -1,15 +1,21 @@
-// One rank's end of the gates of a world: it owns the sequence number, runs one exchange a gate, and folds in rank order.
+// One rank's end of the gates of a world: it owns the sequence number, runs one exchange a gate, and folds in rank
+// order.
 //
-// Refuses a gate out of the schedule's order ("gate order broke"), and every use after an error: the error is sticky, since
-// nothing may be summed after a time-out.
+// Refuses a gate out of the schedule's order ("gate order broke"), and every use after an error: the error is sticky,
+// since nothing may be summed after a time-out.
 #pragma once
 
+#include <array>
 #include <memory>
+#include <optional>
 #include <span>
+#include <vector>
 
+#include "base/error.h"
 #include "device/device.h"
 #include "gate/exchange.h"
 #include "gate/schedule.h"
+#include "transport/progress_page.h"
 
 namespace coprime {
 
@@ -28,9 +34,14 @@ struct GatherPart {
 
 struct GateStatistics {
   uint64_t gates = 0;
-  int64_t time_us = 0;   // from publish to the end of the fold
-  uint64_t bytes = 0;    // sent by this rank to each peer
+  int64_t time_us = 0;  // from publish to the end of the fold
+  int64_t wait_us = 0;  // of it, until the peers' contributions were there
+  uint64_t bytes = 0;   // sent by this rank to each peer
 };
+
+// Which way a sum goes: rows in bulk are summed by owners (each rank sums some of the rows and all gather the sums), a
+// few are pushed to all (each rank sums all). Pure, so that all ranks choose alike; both ways give the same bits.
+bool sums_by_owner(int rows, int64_t row_bytes, int ranks);
 
 class Communicator {
  public:
@@ -59,12 +70,33 @@ class Communicator {
   const GateStatistics& statistics() const { return statistics_; }
 
  private:
+  // A gate in its order, with the rows of the last slot(). Error(kInternal), sticky, when it is not.
+  const GateEntry& begin_gate(int entry, int rows);
+  void finish_gate(int64_t start_us);
+
+  std::span<const std::span<const std::byte>> wait();
+  void reduce_at_all(Device& device, const GateEntry& gate, int rows, const Epilogue& epilogue);
+  void reduce_by_owners(Device& device, const GateEntry& gate, int rows, const Epilogue& epilogue);
+  // The peer's contribution as a matrix; Error(kLink), sticky, when it has another size.
+  View contribution(const GateEntry& gate, int peer, std::span<const std::byte> bytes, int64_t rows);
+  void check_bytes(const GateEntry& gate, int peer, size_t bytes, size_t expected);
+
+  void hash_rows(View rows);
+  void throw_if_broken() const {
+    if (error_) [[unlikely]]
+      throw *error_;
+  }
+  [[noreturn]] void break_off(ErrorKind kind, const std::string& message);
+
   std::unique_ptr<Exchange> exchange_;
   GateSchedule schedule_;
-  int next_entry_ = 0;
+  int next_entry_;      // schedule_.size() between steps
+  int slot_rows_ = -1;  // of the slot of next_entry_; -1: not asked for yet
+  std::array<View, kMaxRanks> terms_;
   bool hashing_ = false;
   std::vector<uint64_t> gate_hashes_;
   GateStatistics statistics_;
+  std::optional<Error> error_;
 };
 
 }  // namespace coprime

@@ -24,10 +24,12 @@ std::unique_ptr<Exchange> make_local_exchange(size_t max_bytes);
 
 // Shared memory. The region and the page are the world's, of equal rank counts.
 std::unique_ptr<Exchange> make_window_exchange(std::shared_ptr<const ShmRegion> region, int rank,
-                                               std::shared_ptr<const ProgressPage> progress, const ExchangeSettings& settings);
+                                               std::shared_ptr<const ProgressPage> progress,
+                                               const ExchangeSettings& settings);
 
 // TCP. mesh[r] is the connection to rank r (connect_mesh()); this rank's own is empty. Slots hold max_bytes.
 std::unique_ptr<Exchange> make_tcp_exchange(std::vector<UniqueFd> mesh, int rank, size_t max_bytes,
-                                            std::shared_ptr<const ProgressPage> progress, const ExchangeSettings& settings);
+                                            std::shared_ptr<const ProgressPage> progress,
+                                            const ExchangeSettings& settings);
 
 }  // namespace coprime

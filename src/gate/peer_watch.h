@@ -1,7 +1,7 @@
 // Deadlines of one rank's waits, counted for each peer from the last time that its progress counter moved.
 //
-// Time is looked at only between sleeps: a wait that succeeds without sleeping costs nothing here. A rank that gives up says so on
-// the progress page, with the peer that it blames, and the others then blame the same one at once.
+// Time is looked at only between sleeps: a wait that succeeds without sleeping costs nothing here. A rank that gives up
+// says so on the progress page, with the peer that it blames, and the others then blame the same one at once.
 #pragma once
 
 #include <array>
@@ -14,36 +14,41 @@
 
 namespace coprime {
 
+// Why a wait ends without its bytes: "rank 0 <what> at layer 3 gate FFN (sequence 118) over shm: <why>".
+struct Verdict {
+  int blamed = 0;
+  std::string what;  // "waited 5000 ms for rank 2"
+  std::string why;   // "rank 2 is stopped, stuck or gone: ..."
+};
+
 class PeerWatch {
  public:
   PeerWatch(std::shared_ptr<const ProgressPage> page, int rank, int timeout_ms);
 
+  // This rank has come further.
   void advance() { page_->advance(rank_); }
 
-  // The first sleep of a wait begins.
+  // The first sleep of a wait begins; `missing` has a bit for each peer that is awaited.
   void begin(uint32_t missing);
 
-  struct Verdict {
-    int blamed = 0;
-    std::string reason;  // "rank 0 waited 5000 ms for rank 2"
-  };
-  // To be called between sleeps; `missing` has a bit for each peer that is awaited. The verdict ends the wait.
+  // Between two sleeps of a wait. A verdict ends it.
   std::optional<Verdict> check(uint32_t missing);
 
-  // Whether some other rank has given up, and why.
+  // Whether another rank has given up.
   std::optional<Verdict> others_verdict() const;
 
   void give_up(int blamed) { page_->give_up(rank_, blamed); }
   int64_t sleep_us() const { return sleep_us_; }  // the longest sleep between two checks
 
  private:
-  std::shared_ptr<const ProgressPage> page_;
-  int rank_;
-  int64_t timeout_us_, sleep_us_;
   struct Seen {
     uint64_t counter = 0;
     int64_t moved_us = 0;
   };
+
+  std::shared_ptr<const ProgressPage> page_;
+  int rank_;
+  int64_t timeout_us_, sleep_us_;
   std::array<Seen, kMaxRanks> seen_ = {};
 };
 

@@ -1,8 +1,8 @@
-// Framed messages over a connected stream socket, for control between the front and a rank. Bounded in size, never on the path
-// of a gate. One thread may send while another receives.
+// Framed messages over a connected stream socket, for control between the front and a rank. Bounded in size, never on
+// the path of a gate. One thread may send while another receives.
 //
-// A frame is a u32 length and a u32 type, little-endian, then the bytes. A message that arrives in pieces survives receives that
-// time out between them.
+// A frame is a u32 length and a u32 type, little-endian, then the bytes. A message that arrives in pieces survives
+// receives that time out between them.
 #pragma once
 
 #include <cstddef>
@@ -31,9 +31,9 @@ class Channel {
   // Error(kLink) when the other end is closed (no SIGPIPE), or takes nothing for kSendTimeoutMs.
   void send(uint32_t type, std::span<const std::byte> bytes);
 
-  // kClosed: the other end is closed or gone and every whole message was received. timeout_ms < 0 waits for ever. For the first
-  // spin_us it polls and yields instead of sleeping. Error(kLink) for a frame longer than kMaxMessageBytes. The capacity of
-  // `into` is used again.
+  // kClosed: the other end is closed or gone and every whole message was received. timeout_ms < 0 waits for ever. For
+  // the first spin_us it polls and yields instead of sleeping. Error(kLink) for a frame longer than kMaxMessageBytes.
+  // The capacity of `into` is used again.
   enum class Received { kMessage, kTimeout, kClosed };
   Received receive(Message& into, int timeout_ms, int64_t spin_us = 0);
 

@@ -1,5 +1,6 @@
-// One cache line a rank, shared by all ranks of a world on one host, whatever link joins them: how far the rank has come, and
-// whether it gave up. A peer's deadline counts from the last time that its counter moved, so that a slow rank is no dead rank.
+// One cache line a rank, shared by all ranks of a world on one host, whatever link joins them: how far the rank has
+// come, and whether it gave up. A peer's deadline counts from the last time that its counter moved, so that a slow rank
+// is no dead rank.
 //
 // The front creates it; ranks attach by descriptor, or share the object when they are threads.
 #pragma once
@@ -22,16 +23,16 @@ class ProgressPage {
   int fd() const { return memory_.fd(); }
   int ranks() const;
 
-  // Counts up at every operation of the rank's device and at every gate. Only the rank itself writes it; relaxed order does,
-  // since nobody reads anything else on the strength of it.
+  // Counts up at every operation of the rank's device and at every gate. Only the rank itself writes it; relaxed order
+  // does, since nobody reads anything else on the strength of it.
   std::atomic<uint64_t>& counter(int rank) const { return line(rank).counter; }
   void advance(int rank) const {  // the single writer needs no read-modify-write
     std::atomic<uint64_t>& count = counter(rank);
     count.store(count.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
   }
 
-  // A rank that stops at a gate says so here, with the peer that it blames (itself when it has another reason), so that the
-  // others need not wait for their own deadlines and blame the same. Only the rank itself writes it, once.
+  // A rank that stops at a gate says so here, with the peer that it blames (itself when it has another reason), so that
+  // the others need not wait for their own deadlines and blame the same. Only the rank itself writes it, once.
   void give_up(int rank, int blamed) const;
   std::optional<int> blamed_by(int rank) const;
 

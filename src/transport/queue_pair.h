@@ -1,8 +1,9 @@
-// One end of a two-sided connection to one peer, as a verbs provider would show it: receives are posted ahead, sends are posted,
-// and poll() makes progress and tells what is complete. Messages arrive in order, each in the next posted receive. Nothing
-// blocks: both directions move whenever poll() is called.
+// One end of a two-sided connection to one peer, as a verbs provider would show it: receives are posted ahead, sends
+// are posted, and poll() makes progress and tells what is complete. Messages arrive in order, each in the next posted
+// receive. Nothing blocks: both directions move whenever poll() is called.
 //
-// A pair that failed stays failed: poll() then returns nothing, posting has no effect, and failure() says what happened.
+// A pair that failed stays failed: poll() then returns nothing, posting has no effect, and failure() says what
+// happened.
 #pragma once
 
 #include <poll.h>
@@ -15,18 +16,18 @@
 namespace coprime {
 
 struct WorkRequest {
-  uint64_t id = 0;           // of a message: a send's id travels along, and must equal the id of the receive that it meets
+  uint64_t id = 0;  // of a message: a send's id travels along, and must equal the id of the receive that it meets
   std::byte* data = nullptr;
-  size_t bytes = 0;          // of a receive: the room that there is
-  uint32_t tag = 0;          // of a send: travels along, for the receiver to compare
+  size_t bytes = 0;  // of a receive: the room that there is
+  uint32_t tag = 0;  // of a send: travels along, for the receiver to compare
 };
 
 struct Completion {
   enum class Kind : uint8_t { kSend, kReceive };
   Kind kind = Kind::kSend;
   uint64_t id = 0;
-  size_t bytes = 0;   // of a receive: the message's length
-  uint32_t tag = 0;   // of a receive: the sender's
+  size_t bytes = 0;  // of a receive: the message's length
+  uint32_t tag = 0;  // of a receive: the sender's
 };
 
 struct QueuePairLimits {

@@ -1,8 +1,8 @@
-// How the ranks of a world find each other over TCP: every rank listens, the front gives everybody the table of ports, and each
-// pair of ranks is joined by one connection, the higher rank dialling the lower.
+// How the ranks of a world find each other over TCP: every rank listens, the front gives everybody the table of ports,
+// and each pair of ranks is joined by one connection, the higher rank dialling the lower.
 //
-// A connection counts only after both ends have shown the world's token and their ranks. A stranger that knocks is dropped and
-// harms nobody. Loopback only.
+// A connection counts only after both ends have shown the world's token and their ranks. A stranger that knocks is
+// dropped and harms nobody. Loopback only.
 #pragma once
 
 #include <array>
@@ -34,9 +34,9 @@ class MeshListener {
   UniqueFd socket_;
 };
 
-// Connects to every rank of the table (ports[r] is rank r's; all must listen already). Returns one non-blocking socket a rank;
-// this rank's own is empty. Error(kLink) naming the ranks that are missing after timeout_ms.
-std::vector<UniqueFd> connect_mesh(const MeshListener& listener, std::span<const uint16_t> ports, const WorldToken& token,
-                                   int timeout_ms);
+// Connects to every rank of the table (ports[r] is rank r's; all must listen already). Returns one non-blocking socket
+// a rank; this rank's own is empty. Error(kLink) naming the ranks that are missing after timeout_ms.
+std::vector<UniqueFd> connect_mesh(const MeshListener& listener, std::span<const uint16_t> ports,
+                                   const WorldToken& token, int timeout_ms);
 
 }  // namespace coprime

@@ -1,6 +1,6 @@
-// A piece of memory that the processes of one world share: an anonymous file (memfd), so that nothing is left behind whatever
-// dies. All of it is allocated when it is made and its size is sealed, so that no later access can fault for want of memory or
-// because a peer cut the file.
+// A piece of memory that the processes of one world share: an anonymous file (memfd), so that nothing is left behind
+// whatever dies. All of it is allocated when it is made and its size is sealed, so that no later access can fault for
+// want of memory or because a peer cut the file.
 #pragma once
 
 #include <cstddef>
@@ -13,8 +13,8 @@ namespace coprime {
 
 class SharedMemory {
  public:
-  // Zeroed. `what` names it in errors ("the shared window"), `advice` ends them ("use fewer ranks"). Error(kUsage) when the
-  // system cannot give as much. The descriptor is closed by exec unless the caller clears FD_CLOEXEC in the child.
+  // Zeroed. `what` names it in errors ("the shared window"), `advice` ends them ("use fewer ranks"). Error(kUsage) when
+  // the system cannot give as much. The descriptor is closed by exec unless the caller clears FD_CLOEXEC in the child.
   static SharedMemory create(std::string_view what, size_t bytes, std::string_view advice);
 
   // The memory behind a descriptor that create() made, maybe in another process. Error(kLink) when it is anything else.

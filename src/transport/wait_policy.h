@@ -1,7 +1,8 @@
 // How a rank waits for its peers: it spins while there are cores for all, else yields a bounded while, then sleeps.
 //
-// Spinning is for a world that has a core for every thread: the peer is running and its bytes are a microsecond away. Where
-// ranks share cores, the peer may well be waiting for this very core, so that every spin delays what it waits for.
+// Spinning is for a world that has a core for every thread: the peer is running and its bytes are a microsecond away.
+// Where ranks share cores, the peer may well be waiting for this very core, so that every spin delays what it waits
+// for.
 #pragma once
 
 #include <sched.h>
@@ -32,8 +33,8 @@ inline void cpu_relax() {
 #endif
 }
 
-// Calls ready() until it returns true: after a pause while the policy spins, after sched_yield() while it yields, then after
-// each call of sleep(), which may block and may throw.
+// Calls ready() until it returns true: after a pause while the policy spins, after sched_yield() while it yields, then
+// after each call of sleep(), which may block and may throw.
 template <class Ready, class Sleep>
 void wait_until(const WaitPolicy& policy, Ready&& ready, Sleep&& sleep) {
   if (ready()) return;

@@ -1,5 +1,5 @@
-// The memory of a shared window: for each rank its publications, its doorbell and two slots of equal size. The front creates it,
-// every rank attaches. It knows the layout and nothing of the protocol: that is Window's.
+// The memory of a shared window: for each rank its publications, its doorbell and two slots of equal size. The front
+// creates it, every rank attaches. It knows the layout and nothing of the protocol: that is Window's.
 #pragma once
 
 #include <atomic>
@@ -14,14 +14,14 @@ namespace coprime {
 // What a rank says about one publication.
 struct SlotHeader {
   uint64_t bytes = 0;
-  uint32_t tag = 0;    // which gate; bit 31: in parts, see RankControl::part_ends
+  uint32_t tag = 0;  // which gate; bit 31: in parts, see RankControl::part_ends
   uint32_t epoch = 0;
 };
 
 class ShmRegion {
  public:
-  // Two slots of slot_bytes (rounded up to a page) for each rank. Error(kUsage) "the shared window needs X MiB, Y MiB are
-  // available: ..." when the memory is not there.
+  // Two slots of slot_bytes (rounded up to a page) for each rank. Error(kUsage) "the shared window needs X MiB, Y MiB
+  // are available: ..." when the memory is not there.
   static ShmRegion create(int ranks, size_t slot_bytes);
   static ShmRegion attach(UniqueFd fd);  // Error(kLink) when the descriptor is no such region
 

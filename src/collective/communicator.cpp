@@ -1,0 +1,200 @@
+#include "collective/communicator.h"
+
+#include <cstring>
+
+#include "base/check.h"
+#include "base/clock.h"
+#include "base/hash.h"
+
+namespace coprime {
+namespace {
+
+// From this size on, reading every rank's rows costs more than a second exchange.
+constexpr int64_t kOwnerSumBytes = 64 * 1024;
+
+// The first row that a rank sums; rank `ranks` ends the last.
+int64_t first_row(int rank, int rows, int ranks) { return int64_t{rows} * rank / ranks; }
+
+}  // namespace
+
+bool sums_by_owner(int rows, int64_t row_bytes, int ranks) {
+  return ranks > 2 && rows >= ranks && rows * row_bytes >= kOwnerSumBytes;
+}
+
+Communicator::Communicator(std::unique_ptr<Exchange> exchange, GateSchedule schedule)
+    : exchange_(std::move(exchange)), schedule_(std::move(schedule)), next_entry_(static_cast<int>(schedule_.size())) {
+  for (const GateEntry& gate : schedule_) {
+    COPRIME_CHECK(gate.row_bytes % 4 == 0, "{}: rows of {} bytes", gate_text(gate), gate.row_bytes);
+  }
+  gate_hashes_.reserve(schedule_.size());
+}
+
+void Communicator::break_off(ErrorKind kind, const std::string& message) {
+  error_.emplace(kind, message);
+  throw *error_;
+}
+
+void Communicator::begin_step() {
+  throw_if_broken();
+  const int entries = static_cast<int>(schedule_.size());
+  if (next_entry_ != 0 && next_entry_ != entries) {
+    break_off(ErrorKind::kInternal,
+              fmt::format("gate order broke: a step begins where {} of the last one is still to come",
+                          gate_text(schedule_[static_cast<size_t>(next_entry_)])));
+  }
+  next_entry_ = 0;
+  slot_rows_ = -1;
+  gate_hashes_.clear();
+}
+
+View Communicator::slot(int entry, int rows) {
+  throw_if_broken();
+  const int entries = static_cast<int>(schedule_.size());
+  COPRIME_CHECK(entry >= 0 && entry < entries, "gate {} of {}", entry, entries);
+  const GateEntry& gate = schedule_[static_cast<size_t>(entry)];
+  if (entry != next_entry_) {
+    break_off(
+        ErrorKind::kInternal,
+        fmt::format("gate order broke: {} comes where {} is next", gate_text(gate),
+                    next_entry_ == entries ? "a new step" : gate_text(schedule_[static_cast<size_t>(next_entry_)])));
+  }
+  COPRIME_CHECK(rows >= 0 && rows <= gate.max_rows, "{}: {} rows of at most {}", gate_text(gate), rows, gate.max_rows);
+  const std::span<std::byte> bytes = exchange_->out(static_cast<size_t>(rows * gate.row_bytes));
+  slot_rows_ = rows;
+  return make_view(reinterpret_cast<float*>(bytes.data()), rows, gate.row_bytes / 4);
+}
+
+const GateEntry& Communicator::begin_gate(int entry, int rows) {
+  throw_if_broken();
+  if (entry != next_entry_ || rows != slot_rows_) {
+    break_off(ErrorKind::kInternal,
+              fmt::format("gate order broke: entry {} with {} rows comes after the slot of entry {} with {}", entry,
+                          rows, next_entry_, slot_rows_));
+  }
+  return schedule_[static_cast<size_t>(entry)];
+}
+
+void Communicator::finish_gate(int64_t start_us) {
+  ++next_entry_;
+  slot_rows_ = -1;
+  ++statistics_.gates;
+  if (start_us != 0) statistics_.time_us += now_us() - start_us;
+}
+
+std::span<const std::span<const std::byte>> Communicator::wait() {
+  if (ranks() == 1) return exchange_->wait();
+  const int64_t start_us = now_us();
+  const auto views = exchange_->wait();
+  statistics_.wait_us += now_us() - start_us;
+  return views;
+}
+
+void Communicator::check_bytes(const GateEntry& gate, int peer, size_t bytes, size_t expected) {
+  if (bytes == expected) return;
+  break_off(ErrorKind::kLink,
+            fmt::format("rank {} got {} bytes of rank {} at {} over {} where {} come: all ranks must run the same step",
+                        rank(), bytes, peer, gate_text(gate), exchange_->link(), expected));
+}
+
+View Communicator::contribution(const GateEntry& gate, int peer, std::span<const std::byte> bytes, int64_t rows) {
+  check_bytes(gate, peer, bytes.size(), static_cast<size_t>(rows * gate.row_bytes));
+  // A device reads its terms only; View knows no const.
+  return make_view(const_cast<float*>(reinterpret_cast<const float*>(bytes.data())), rows, gate.row_bytes / 4);
+}
+
+void Communicator::reduce(Device& device, int entry, int rows, const Epilogue& epilogue) {
+  const GateEntry& gate = begin_gate(entry, rows);
+  const int64_t start_us = ranks() == 1 ? 0 : now_us();
+  if (sums_by_owner(rows, gate.row_bytes, ranks())) {
+    reduce_by_owners(device, gate, rows, epilogue);
+  } else {
+    reduce_at_all(device, gate, rows, epilogue);
+  }
+  if (hashing_) hash_rows(epilogue.residual);
+  finish_gate(start_us);
+}
+
+void Communicator::reduce_at_all(Device& device, const GateEntry& gate, int rows, const Epilogue& epilogue) {
+  const auto bytes = static_cast<size_t>(rows * gate.row_bytes);
+  exchange_->publish(gate, bytes);
+  statistics_.bytes += bytes;
+  const auto views = wait();
+  for (int peer = 0; peer < ranks(); ++peer) {
+    terms_[static_cast<size_t>(peer)] = contribution(gate, peer, views[static_cast<size_t>(peer)], rows);
+  }
+  device.add_norm({terms_.data(), views.size()}, epilogue.residual, epilogue.norm_weight, epilogue.eps,
+                  epilogue.normed);
+  exchange_->release();
+}
+
+// Every rank sends each owner the owner's rows, and each owner sends all ranks their sum. The sum of a row is ((t0 +
+// t1) + t2) + ... either way, and is stored as float before it is added to the residual: the same bits as
+// reduce_at_all.
+void Communicator::reduce_by_owners(Device& device, const GateEntry& gate, int rows, const Epilogue& epilogue) {
+  std::array<size_t, kMaxRanks> ends;
+  for (int owner = 0; owner < ranks(); ++owner) {
+    ends[static_cast<size_t>(owner)] = static_cast<size_t>(first_row(owner + 1, rows, ranks()) * gate.row_bytes);
+  }
+  exchange_->scatter(gate, {ends.data(), static_cast<size_t>(ranks())});
+  const int64_t own_rows = first_row(rank() + 1, rows, ranks()) - first_row(rank(), rows, ranks());
+  const auto own_bytes = static_cast<size_t>(own_rows * gate.row_bytes);
+  statistics_.bytes += 2 * own_bytes;
+  auto views = wait();
+  for (int peer = 0; peer < ranks(); ++peer) {
+    terms_[static_cast<size_t>(peer)] = contribution(gate, peer, views[static_cast<size_t>(peer)], own_rows);
+  }
+  const std::span<std::byte> out = exchange_->out(own_bytes);
+  device.sum({terms_.data(), views.size()},
+             make_view(reinterpret_cast<float*>(out.data()), own_rows, gate.row_bytes / 4));
+  exchange_->release();
+
+  exchange_->publish(gate, own_bytes);
+  views = wait();
+  for (int owner = 0; owner < ranks(); ++owner) {
+    const int64_t first = first_row(owner, rows, ranks()), count = first_row(owner + 1, rows, ranks()) - first;
+    const View sum = contribution(gate, owner, views[static_cast<size_t>(owner)], count);
+    const View normed = epilogue.norm_weight == nullptr ? View{} : epilogue.normed.row_range(first, count);
+    device.add_norm({&sum, 1}, epilogue.residual.row_range(first, count), epilogue.norm_weight, epilogue.eps, normed);
+  }
+  exchange_->release();
+}
+
+void Communicator::all_gather(Device&, int entry, int rows, std::span<const GatherPart> parts, View out) {
+  const GateEntry& gate = begin_gate(entry, rows);
+  COPRIME_CHECK(static_cast<int>(parts.size()) == ranks() && out.rows == rows, "{} parts, {} ranks; {} rows into {}",
+                parts.size(), ranks(), rows, out.rows);
+  // What a rank sends: from its slot's start to the end of its part of the last row.
+  const auto part_bytes = [&](const GatherPart& part) -> size_t {
+    COPRIME_CHECK(part.first >= 0 && part.count >= 0 && part.count * 4 <= gate.row_bytes &&
+                      part.first + part.count <= out.columns,
+                  "{}: columns {}+{} of {}", gate_text(gate), part.first, part.count, out.columns);
+    return rows == 0 || part.count == 0 ? 0 : static_cast<size_t>((rows - 1) * gate.row_bytes + part.count * 4);
+  };
+  const int64_t start_us = ranks() == 1 ? 0 : now_us();
+  const size_t own_bytes = part_bytes(parts[static_cast<size_t>(rank())]);
+  exchange_->publish(gate, own_bytes);
+  statistics_.bytes += own_bytes;
+  const auto views = wait();
+  for (size_t peer = 0; peer < views.size(); ++peer) {
+    const GatherPart& part = parts[peer];
+    check_bytes(gate, static_cast<int>(peer), views[peer].size(), part_bytes(part));
+    if (part.count == 0) continue;
+    for (int row = 0; row < rows; ++row) {
+      std::memcpy(out.row(row) + part.first, views[peer].data() + row * gate.row_bytes,
+                  static_cast<size_t>(part.count) * 4);
+    }
+  }
+  exchange_->release();
+  if (hashing_) hash_rows(out);
+  finish_gate(start_us);
+}
+
+void Communicator::hash_rows(View rows) {
+  uint64_t hash = 0;
+  for (int64_t row = 0; row < rows.rows; ++row) {
+    hash = hash_bytes(std::as_bytes(std::span(rows.row(row), static_cast<size_t>(rows.columns))), hash);
+  }
+  gate_hashes_.push_back(hash);
+}
+
+}  // namespace coprime

@@ -1,0 +1,74 @@
+#include "transport/shm/shm_region.h"
+
+#include <limits>
+#include <new>
+
+#include "base/check.h"
+#include "base/error.h"
+
+namespace coprime {
+namespace {
+constexpr uint64_t kMagic = 0x3057444e49574843;
+constexpr size_t kPage = 4096;
+constexpr std::string_view kWhat = "the shared window";
+constexpr std::string_view kAdvice = "use a smaller --prefill-chunk or fewer ranks";
+}  // namespace
+
+// The region is one page of header, the ranks' controls, and from the next page on the slots:
+// [rank][parity][slot_bytes].
+struct ShmRegion::Header {
+  uint64_t magic, ranks, slot_bytes;
+};
+
+namespace {
+constexpr size_t kControlsOffset = 128;
+constexpr size_t kSlotsOffset =
+    (kControlsOffset + kMaxRanks * sizeof(ShmRegion::RankControl) + kPage - 1) / kPage * kPage;
+}  // namespace
+
+static_assert(std::atomic<uint64_t>::is_always_lock_free && std::atomic<uint32_t>::is_always_lock_free);
+
+size_t ShmRegion::region_bytes(int ranks, size_t slot_bytes) {
+  COPRIME_CHECK(ranks >= 1 && ranks <= kMaxRanks, "{} ranks", ranks);
+  constexpr size_t kMost = static_cast<size_t>(std::numeric_limits<int64_t>::max());
+  const size_t slots = 2 * static_cast<size_t>(ranks);
+  if (slot_bytes > (kMost - kSlotsOffset) / slots - kPage) {
+    fail(ErrorKind::kUsage, "{} would have slots of {} bytes: {}", kWhat, slot_bytes, kAdvice);
+  }
+  return kSlotsOffset + slots * ((slot_bytes + kPage - 1) / kPage * kPage);
+}
+
+ShmRegion ShmRegion::create(int ranks, size_t slot_bytes) {
+  COPRIME_CHECK(slot_bytes > 0);
+  ShmRegion region(SharedMemory::create(kWhat, region_bytes(ranks, slot_bytes), kAdvice));
+  new (region.memory_.data()) Header{kMagic, static_cast<uint64_t>(ranks), (slot_bytes + kPage - 1) / kPage * kPage};
+  return region;
+}
+
+ShmRegion ShmRegion::attach(UniqueFd fd) {
+  ShmRegion region(SharedMemory::attach(kWhat, std::move(fd)));
+  const size_t bytes = region.memory_.size();
+  const auto* header = reinterpret_cast<const Header*>(region.memory_.data());
+  const bool known = bytes >= kSlotsOffset && header->magic == kMagic && header->ranks >= 1 &&
+                     header->ranks <= kMaxRanks && header->slot_bytes <= bytes && header->slot_bytes % kPage == 0 &&
+                     region_bytes(static_cast<int>(header->ranks), header->slot_bytes) == bytes;
+  if (!known) {
+    fail(ErrorKind::kLink, "descriptor {} is no shared window of this program: start front and ranks from one build",
+         region.fd());
+  }
+  return region;
+}
+
+int ShmRegion::ranks() const { return static_cast<int>(reinterpret_cast<const Header*>(memory_.data())->ranks); }
+size_t ShmRegion::slot_bytes() const { return reinterpret_cast<const Header*>(memory_.data())->slot_bytes; }
+
+// Zeroed memory: sequence 0 is published, nobody sleeps.
+ShmRegion::RankControl& ShmRegion::control(int rank) const {
+  return reinterpret_cast<RankControl*>(memory_.data() + kControlsOffset)[rank];
+}
+
+std::byte* ShmRegion::slot(int rank, int parity) const {
+  return memory_.data() + kSlotsOffset + (2 * static_cast<size_t>(rank) + static_cast<size_t>(parity)) * slot_bytes();
+}
+
+}  // namespace coprime

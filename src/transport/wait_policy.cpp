@@ -1,0 +1,20 @@
+#include "transport/wait_policy.h"
+
+#include <algorithm>
+
+namespace coprime {
+
+WaitPolicy choose_wait_policy(int cores, int ranks, int threads_per_rank) {
+  const int64_t threads = int64_t{ranks} * std::max(threads_per_rank, 1);
+  if (threads <= cores) return {.spin_us = 2000, .yields = 0};
+  return {.spin_us = 0, .yields = 16};
+}
+
+int usable_cores() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  if (::sched_getaffinity(0, sizeof set, &set) != 0) return 1;
+  return std::max(CPU_COUNT(&set), 1);
+}
+
+}  // namespace coprime
