@@ -2,8 +2,6 @@
 
 #include <nlohmann/json.hpp>
 
-#include "model/gates.h"
-
 namespace coprime {
 namespace {
 
@@ -45,7 +43,6 @@ std::string GenerateReport::table() const {
   const ShardPlan& plan = front.plan();
   const WorldOptions& options = front.options();
   const Counts stock = plan.stock(), padded = plan.padded();
-  const size_t gates = make_decode_schedule(plan, 1).size();
   std::string table = fmt::format("\nmodel    {}, {} layers, on {} rank{} over {}\n", plan.shape().architecture_name, plan.shape().layers, plan.ranks(),
                                  plan.ranks() == 1 ? "" : "s", plan.ranks() == 1 ? "no link" : options.link == Link::kShm ? "shm" : "tcp");
   table += fmt::format("heads    {} (real of padded)\n", heads_text(plan));
@@ -58,7 +55,7 @@ std::string GenerateReport::table() const {
   }
   table += fmt::format("tokens   {} in, {} out; first after {:.1f} ms, then {:.0f} tokens/s; ready after {:.0f} ms\n", request.prompt.size(),
                       generation.ids.size(), static_cast<double>(generation.first_token_us) / 1e3, tokens_per_second(), static_cast<double>(start_us) / 1e3);
-  table += fmt::format("gates    {} a step, {:.1f}% of the ranks' time\n", gates, 100 * gate_share());
+  table += fmt::format("gates    {} a step, {:.1f}% of the ranks' time\n", front.gates_per_step(), 100 * gate_share());
   table += "\n" + front.ranks()[0].tally;
   return table;
 }

@@ -55,6 +55,8 @@ Front::~Front() {
   }
 }
 
+int Front::gates_per_step() const { return static_cast<int>(make_decode_schedule(plan_, 1).size()); }
+
 void Front::start() {
   RankStart start{.model = options_.model.string(),
                   .plan = options_.plan,

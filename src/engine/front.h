@@ -56,6 +56,7 @@ class Front {
   const ShardPlan& plan() const { return plan_; }
   const WorldOptions& options() const { return options_; }
   const std::vector<RankReady>& ranks() const { return ready_; }
+  int gates_per_step() const;
   pid_t process(int rank) const { return launcher_->process(rank); }
   const WorldStatistics& statistics() const { return statistics_; }
 

@@ -1,0 +1,205 @@
+// The command line as a person meets it: one line that says what was found, where, and what to do; the right exit code.
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/resource.h>
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "checkpoint/safetensors.h"
+#include "program.h"
+#include "worlds.h"
+
+namespace coprime {
+namespace {
+
+const std::string kModel = golden_directory("mini-qwen35").string();
+const std::string kQuestion =
+    "Sam starts with 32 tickets. 9 of the tickets break. A friend gives Sam 31 tickets. Soon Sam has 5 times as many tickets. Sam buys 80 tickets. How many "
+    "tickets are left with Sam?";
+
+ProgramResult generate_with(std::vector<std::string> more, const std::string& model = kModel, void (*setup)() = nullptr) {
+  std::vector<std::string> arguments{"generate", "--model", model};
+  arguments.insert(arguments.end(), more.begin(), more.end());
+  return run_program(arguments, setup);
+}
+
+// One line on standard error that begins with the program's name and holds each of the words.
+void expect_refusal(const ProgramResult& result, int exit_code, const std::vector<std::string>& words) {
+  EXPECT_EQ(result.exit_code, exit_code) << result.err;
+  EXPECT_EQ(std::ranges::count(result.err, '\n'), 1) << result.err;
+  EXPECT_TRUE(result.err.starts_with("coprime: ")) << result.err;
+  for (const std::string& word : words) EXPECT_NE(result.err.find(word), std::string::npos) << "\"" << word << "\" is not in: " << result.err;
+}
+
+TEST(Generate, answers_a_word_problem_on_three_ranks) {
+  const ProgramResult result = generate_with({"--ranks", "3", "--chat", kQuestion, "--temperature", "0"});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_NE(result.out.find("#### 350"), std::string::npos) << result.out;
+  EXPECT_EQ(result.err, "");
+}
+
+TEST(Generate, says_the_same_on_every_rank_count_and_link) {
+  std::string expected;
+  for (const char* ranks : {"1", "2", "3", "5", "7", "8", "16"}) {
+    for (const char* link : {"shm", "tcp"}) {
+      const ProgramResult result = generate_with({"--ranks", ranks, "--link", link, "--chat", kQuestion, "--temperature", "0", "--exact"});
+      EXPECT_EQ(result.exit_code, 0) << result.err;
+      if (expected.empty()) expected = result.out;
+      EXPECT_EQ(result.out, expected) << ranks << " over " << link;
+    }
+  }
+}
+
+TEST(Generate, draws_the_same_for_one_seed_on_every_rank_count) {
+  std::string expected;
+  for (const char* ranks : {"1", "3", "4"}) {
+    const ProgramResult result = generate_with({"--ranks", ranks, "--prompt", "Sam has", "--temperature", "1.5", "--seed", "7", "--max-tokens", "40", "--exact"});
+    if (expected.empty()) expected = result.out;
+    EXPECT_EQ(result.out, expected) << ranks;
+  }
+  EXPECT_NE(generate_with({"--prompt", "Sam has", "--temperature", "1.5", "--seed", "8", "--max-tokens", "40", "--exact"}).out, expected);
+}
+
+TEST(Generate, writes_statistics_beside_the_text_and_json_instead_of_it) {
+  const ProgramResult table = generate_with({"--ranks", "3", "--chat", kQuestion, "--temperature", "0", "--stats"});
+  for (const char* words : {"query 24 of 36", "KV 4 of 6", "linear key 16 of 18", "linear value 48 of 54", "tokens/s", "gates"}) {
+    EXPECT_NE(table.err.find(words), std::string::npos) << table.err;
+  }
+  const ProgramResult object = generate_with({"--ranks", "3", "--chat", kQuestion, "--temperature", "0", "--json"});
+  const auto json = nlohmann::json::parse(object.out);
+  EXPECT_EQ(json["text"].get<std::string>() + "\n", table.out);
+  EXPECT_EQ(json["padded"]["q_heads"], 36);
+  EXPECT_EQ(json["finish_reason"], "stop");
+  EXPECT_EQ(json["ranks"].size(), 3u);
+  EXPECT_EQ(json["unused_tensors"].size(), 15u);  // the MTP layer is there and is named
+}
+
+TEST(Generate, stops_at_a_stop_string_at_max_tokens_and_at_the_contexts_end) {
+  const ProgramResult stop = generate_with({"--chat", kQuestion, "--temperature", "0", "--stop", " = 2", "--json"});
+  const auto stopped = nlohmann::json::parse(stop.out);
+  EXPECT_EQ(stopped["text"], "32 - 9");
+  EXPECT_EQ(stopped["finish_reason"], "stop");
+  const auto cut = nlohmann::json::parse(generate_with({"--chat", kQuestion, "--temperature", "0", "--max-tokens", "3", "--json"}).out);
+  EXPECT_EQ(cut["completion_tokens"], 3);
+  EXPECT_EQ(cut["finish_reason"], "length");
+
+  const ModelCopy model(kModel);  // a context of 64, of which the prompt takes 57
+  model.edit("config.json", "\"max_position_embeddings\": 4096", "\"max_position_embeddings\": 64");
+  const ProgramResult end = generate_with({"--chat", kQuestion, "--temperature", "0", "--json"}, model.path());
+  const auto ended = nlohmann::json::parse(end.out);
+  EXPECT_EQ(ended["prompt_tokens"].get<int>() + ended["completion_tokens"].get<int>(), 64);
+  EXPECT_EQ(ended["finish_reason"], "length");
+}
+
+TEST(Generate, starts_within_a_second_on_three_ranks) {
+  const auto json = nlohmann::json::parse(generate_with({"--ranks", "3", "--chat", kQuestion, "--json"}).out);
+  RecordProperty("start_to_first_token_ms", fmt::format("{}", json["start_ms"].get<double>() + json["first_token_ms"].get<double>()));
+  EXPECT_GT(json["first_token_ms"], 0);
+}
+
+TEST(Generate, prompts_from_files_and_standard_input_are_one) {
+  const ModelCopy model(kModel);
+  model.write("prompt.txt", "Sam has 5 pencils.");
+  const auto flags = [&](const std::string& file) { return std::vector<std::string>{"--prompt-file", file, "--temperature", "0", "--max-tokens", "8"}; };
+  const ProgramResult file = generate_with(flags((model.path() / "prompt.txt").string()));
+  EXPECT_EQ(file.exit_code, 0) << file.err;
+  EXPECT_EQ(file.out, generate_with({"--prompt", "Sam has 5 pencils.", "--temperature", "0", "--max-tokens", "8"}).out);
+}
+
+TEST(Refusals, of_rank_counts_outside_1_to_16) {
+  for (const char* ranks : {"0", "-1", "17", "three", ""}) {
+    expect_refusal(generate_with({"--ranks", ranks, "--prompt", "a"}), 2, {"ranks"});
+  }
+}
+
+TEST(Refusals, of_unknown_flags_values_and_commands) {
+  expect_refusal(generate_with({"--prompt", "a", "--linc", "tcp"}), 2, {"--linc"});
+  expect_refusal(generate_with({"--prompt", "a", "--link", "infiniband"}), 2, {"--link"});
+  expect_refusal(generate_with({"--prompt", "a", "--kv", "int4"}), 2, {"--kv"});
+  expect_refusal(generate_with({"--prompt", "a", "--chat", "b"}), 2, {"prompt"});
+  expect_refusal(generate_with({}), 2, {"prompt"});
+  expect_refusal(run_program({"serve"}), 2, {});
+  expect_refusal(run_program({}), 2, {});
+}
+
+TEST(Refusals, of_prompts_that_are_empty_too_long_or_no_text) {
+  expect_refusal(generate_with({"--prompt", ""}), 2, {"empty"});
+  expect_refusal(generate_with({"--chat", ""}), 2, {"empty"});
+  expect_refusal(generate_with({"--prompt-file", "/dev/null"}), 2, {"empty"});
+  expect_refusal(generate_with({"--prompt-file", "/no/such/file"}), 3, {"/no/such/file"});
+  expect_refusal(generate_with({"--prompt", "caf\xe9"}), 2, {"UTF-8", "3"});
+  std::string text;
+  for (int i = 0; i < 5000; ++i) text += " 7";
+  expect_refusal(generate_with({"--prompt", text}), 2, {"4096"});
+}
+
+TEST(Refusals, of_models_that_are_not_there_or_not_whole) {
+  expect_refusal(generate_with({"--prompt", "a"}, "/no/such/model"), 3, {"/no/such/model"});
+  const ModelCopy model(kModel);
+  const std::string config = model.read("config.json");
+  model.write("config.json", config.substr(0, config.size() / 2));
+  expect_refusal(generate_with({"--prompt", "a"}, model.path()), 3, {"config.json"});
+  model.write("config.json", "");
+  expect_refusal(generate_with({"--prompt", "a"}, model.path()), 3, {"config.json"});
+  model.write("config.json", config);
+  std::filesystem::resize_file(model.path() / "model.safetensors", 20'000'000);
+  expect_refusal(generate_with({"--prompt", "a"}, model.path()), 3, {"model.safetensors"});
+  std::filesystem::remove(model.path() / "model.safetensors");
+  expect_refusal(generate_with({"--prompt", "a"}, model.path()), 3, {"model.safetensors"});
+}
+
+TEST(Refusals, of_missing_and_misshapen_tensors) {
+  const ModelCopy model(kModel);
+  const std::string file = model.read("model.safetensors");
+  model.edit("model.safetensors", "layers.3.self_attn.o_proj", "layers.3.self_attn.x_proj");
+  expect_refusal(generate_with({"--prompt", "a"}, model.path()), 3, {"o_proj"});
+  model.write("model.safetensors", file);
+  model.edit("model.safetensors", "\"shape\":[256,544]", "\"shape\":[544,256]");
+  expect_refusal(generate_with({"--prompt", "a"}, model.path()), 3, {"down_proj", "544", "256"});
+}
+
+TEST(Refusals, of_a_window_that_does_not_fit_memory) {
+  const ProgramResult limited = generate_with({"--prompt", "a", "--ranks", "3"}, kModel, [] {
+    const rlimit none{4096, 4096};
+    ::setrlimit(RLIMIT_FSIZE, &none);
+  });
+  EXPECT_NE(limited.exit_code, 0);
+  expect_refusal(limited, limited.exit_code, {"shared window"});
+  EXPECT_LT(limited.exit_code, 128);
+}
+
+TEST(Logits, writes_what_transformers_says) {
+  for (const std::string name : {"llama-9q3kv-tied", "mini-qwen35"}) {
+    const Golden golden = read_golden(name);
+    const ModelCopy scratch(golden_directory("llama-9q3kv-tied"));
+    const auto out = scratch.path() / "out.safetensors";
+    const std::string ids = (golden.directory / "golden.safetensors").string() + (name == "mini-qwen35" ? ":ids.0" : ":input_ids");
+    const ProgramResult result = run_program({"logits", "--model", golden.directory, "--ids", ids, "--ranks", "3", "--out", out});
+    ASSERT_EQ(result.exit_code, 0) << result.err;
+    const SafetensorsFile file = SafetensorsFile::open(out);
+    const TensorInfo* tensor = file.find("logits");
+    ASSERT_NE(tensor, nullptr);
+    const GoldenCase& c = golden.cases[0];
+    EXPECT_EQ(tensor->shape, name == "mini-qwen35" ? (std::vector<int64_t>{c.length, 1000}) : (std::vector<int64_t>{2, 77, 331}));
+    std::vector<float> logits(tensor->bytes / 4);
+    file.read(tensor->offset, std::as_writable_bytes(std::span(logits)));
+    EXPECT_LE(largest_difference(logits, c.logits), 1e-4f);
+  }
+}
+
+TEST(Logits, refuses_what_are_no_ids) {
+  const Golden golden = read_golden("llama-9q3kv-tied");
+  const std::string file = (golden.directory / "golden.safetensors").string(), model = golden.directory.string();
+  const auto logits = [&](const std::string& ids, const std::string& of = "") {
+    return run_program({"logits", "--model", of.empty() ? model : of, "--ids", ids, "--out", "/tmp/never-written.safetensors"});
+  };
+  expect_refusal(logits(file), 2, {"NAME"});
+  expect_refusal(logits(file + ":nothing"), 3, {"nothing"});
+  expect_refusal(logits(file + ":logits"), 3, {"F32"});
+  expect_refusal(logits("/no/such.safetensors:ids"), 3, {"/no/such.safetensors"});
+  expect_refusal(run_program({"logits", "--model", model, "--ids", file + ":input_ids", "--out", "/no/such/folder/out.safetensors"}), 3, {"/no/such/folder"});
+}
+
+}  // namespace
+}  // namespace coprime
