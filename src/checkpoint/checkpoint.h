@@ -14,7 +14,9 @@ namespace coprime {
 
 class Checkpoint {
  public:
-  // `directory`/model.safetensors, or the files that model.safetensors.index.json names (which must lie in `directory`).
+  // `directory`/model.safetensors, or the files that model.safetensors.index.json names (which must lie in
+  // `directory`). Error(kModel) for a missing file, a name that leads elsewhere, a tensor that the index names and the
+  // file lacks, or one that stands in two files.
   static Checkpoint open(const std::filesystem::path& directory);
 
   struct Located {
@@ -42,22 +44,27 @@ using SinkFactory = std::function<std::unique_ptr<WeightSink>(const LocalTensor&
 // How many tensors each rule matched, and what matched none.
 struct Tally {
   struct Line {
-    const Rule* rule;
+    const Rule* rule;  // of the plan, which must outlive any use of it; text() makes none
+    std::string name;  // short: "q_proj", "norm"
     int found = 0;
-    bool padded = false;  // the rule's global shape grew
+    bool padded = false;                      // the rule's global shape grew
+    int64_t stock_size = 0, padded_size = 0;  // of the axis that is cut; of a replicated tensor, its elements
   };
   std::vector<Line> lines;
   std::vector<std::string> unused;  // vision, MTP: present, known, not used by the decoders
   uint64_t bytes_read = 0;
 
-  std::string text() const;  // a line a rule
+  // A line a rule, "q_proj 2x [768 -> 1152]", and one for what is present and unused.
+  std::string text() const;
 };
 
-// Headers alone: matches every tensor with its rule and checks counts, dtypes and shapes. Error(kModel) names the rule that
-// does not come out, or the tensor that nothing explains.
+// Headers alone: matches every tensor with its rule and checks counts, dtypes and shapes. Error(kModel) names the rule
+// that does not come out, or the tensor that nothing explains.
 Tally check_checkpoint(const Checkpoint& checkpoint, const ShardPlan& plan);
 
-// Reads this rank's byte ranges, through one bounded buffer, into the sinks. Error(kModel) when the file shrinks under it.
+// Reads this rank's byte ranges and no others (`bytes_read` in the tally), tensor by tensor in the order of the file,
+// through one buffer of 8 MiB (or one local row, if that is more), into the sinks. A sink that is null skips its
+// tensor. Error(kModel) as check_checkpoint, and when the file shrinks under it.
 Tally load_shard(const Checkpoint& checkpoint, const ShardPlan& plan, int rank, const SinkFactory& sinks);
 
 }  // namespace coprime

@@ -1,5 +1,5 @@
-// One safetensors file: its header, checked in full before anything is believed, and reads of byte ranges by pread (no mapping:
-// a file that shrinks is an error, not a signal).
+// One safetensors file: its header, checked in full before anything is believed, and reads of byte ranges by pread (no
+// mapping: a file that shrinks is an error, not a signal).
 #pragma once
 
 #include <cstddef>
@@ -7,7 +7,7 @@
 #include <filesystem>
 #include <span>
 #include <string>
-#include <unordered_map>
+#include <string_view>
 #include <vector>
 
 #include "base/unique_fd.h"
@@ -41,8 +41,10 @@ class SafetensorsFile {
   std::vector<TensorInfo> tensors_;
 };
 
-// The header's parser alone, for fuzzing: `file_bytes` is the whole file's size, `header` the JSON after the 8-byte length.
-std::vector<TensorInfo> parse_safetensors_header(std::string_view header, uint64_t file_bytes, const std::string& where);
+// The header's parser alone, for fuzzing: `file_bytes` is the whole file's size, `header` the JSON after the 8-byte
+// length.
+std::vector<TensorInfo> parse_safetensors_header(std::string_view header, uint64_t file_bytes,
+                                                 const std::string& where);
 
 struct TensorToWrite {
   std::string name;
@@ -51,7 +53,8 @@ struct TensorToWrite {
   std::span<const std::byte> bytes;
 };
 
-// Writes beside `path` and renames over it, so that a failure leaves no half file. Error(kModel) with the reason (disk full).
+// Writes beside `path` and renames over it, so that a failure leaves no half file. Error(kModel) with the reason (disk
+// full).
 void write_safetensors(const std::filesystem::path& path, std::span<const TensorToWrite> tensors);
 
 }  // namespace coprime
