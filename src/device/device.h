@@ -1,11 +1,12 @@
-// The operations of a decoder on one rank's memory. Owns nothing of the model; refuses nothing but broken shapes (CHECK).
+// The operations of a decoder on one rank's memory. Owns nothing of the model; refuses nothing but broken shapes
+// (CHECK).
 //
-// Operations of one device take effect in call order. None allocates, locks, logs or enters the kernel, but for waking the
-// device's own threads. Matrices are float, rows are the rows of a step, and every row is computed alone: a row's bits do not
-// depend on the other rows, on how many there are, or on the number of threads.
+// Operations of one device take effect in call order. None allocates, locks, logs or enters the kernel, but for waking
+// the device's own threads. Matrices are float, rows are the rows of a step, and every row is computed alone: a row's
+// bits do not depend on the other rows, on how many there are, or on the number of threads.
 //
-// "Replicated" operations are computed on every rank and must give the same bits on every CPU: their order of additions is
-// written at the declaration, multiplication and addition are fused only where it says so.
+// "Replicated" operations are computed on every rank and must give the same bits on every CPU: their order of additions
+// is written at the declaration, multiplication and addition are fused only where it says so.
 #pragma once
 
 #include <memory>
@@ -20,8 +21,8 @@
 
 namespace coprime {
 
-// How an operation adds: two kernels of one class give the same bits. Ranks compare the classes of their kernels (exact mode
-// refuses ranks that differ).
+// How an operation adds: two kernels of one class give the same bits. Ranks compare the classes of their kernels (exact
+// mode refuses ranks that differ).
 enum class OrderClass : uint8_t {
   kSequentialFma,  // acc = fma(w[k], x[k], acc) for k ascending, from +0
   kPlain,          // reference/: the same order with the C library's exp
@@ -67,40 +68,45 @@ class Device {
  public:
   virtual ~Device() = default;
 
-  // A sink that packs local rows as they come into `weight`, whose name, rows and columns are set. `type` is the file's.
-  // kLinear keeps BF16, F16 and F32 as they are; kVector widens to float (adding `offset` to every value: 1 for 1+w norms).
+  // A sink that packs local rows as they come into `weight`, whose name, rows and columns are set. `type` is the
+  // file's. kLinear keeps BF16, F16 and F32 as they are; kVector widens to float (adding `offset` to every value: 1 for
+  // 1+w norms).
   virtual std::unique_ptr<WeightSink> pack(Weight& weight, DType type, WeightUse use, float offset = 0) = 0;
 
-  // out[r] = table[ids[r] - first_id] + 0.0f, and zero where the id lies outside the table's rows (another rank's). Replicated.
+  // out[r] = table[ids[r] - first_id] + 0.0f, and zero where the id lies outside the table's rows (another rank's).
+  // Replicated.
   virtual void embed(const Weight& table, std::span<const int32_t> ids, int64_t first_id, View out) = 0;
 
-  // y = x W^T (+ bias) for each task. Each output is a sum over all columns in one order (linear_order()), the bias added last.
+  // y = x W^T (+ bias) for each task. Each output is a sum over all columns in one order (linear_order()), the bias
+  // added last.
   virtual void linear(View x, std::span<const LinearTask> tasks) = 0;
   virtual OrderClass linear_order() const = 0;
 
-  // y = x * rsqrt(mean(x^2) + eps) * weight, row by row. Replicated: the squares go to 16 lanes (lane = column mod 16, columns
-  // ascending, lane = fma(x, x, lane)); lanes are added pairwise, i with i+8, then i+4, i+2, i+1; the scale is
+  // y = x * rsqrt(mean(x^2) + eps) * weight, row by row. Replicated: the squares go to 16 lanes (lane = column mod 16,
+  // columns ascending, lane = fma(x, x, lane)); lanes are added pairwise, i with i+8, then i+4, i+2, i+1; the scale is
   // 1.0f / sqrtf(sum / columns + eps); y = (x * scale) * weight.
   virtual void rms_norm(View x, const float* weight, float eps, View y) = 0;
 
-  // residual += ((terms[0] + terms[1]) + terms[2]) + ...; then, if weight is given, normed = rms_norm(residual). A gate's
-  // epilogue. Replicated: plain additions in the order of `terms`.
+  // residual += ((terms[0] + terms[1]) + terms[2]) + ...; then, if weight is given, normed = rms_norm(residual). A
+  // gate's epilogue. Replicated: plain additions in the order of `terms`.
   virtual void add_norm(std::span<const View> terms, View residual, const float* weight, float eps, View normed) = 0;
 
   // out = ((terms[0] + terms[1]) + terms[2]) + ... Replicated.
   virtual void sum(std::span<const View> terms, View out) = 0;
 
   // In place, per head: if weight is given, rms_norm over head_dim (any fixed order); then half-rotation of the first
-  // 2 * cosines.columns elements: with h = cosines.columns, (a, b) = (x[i], x[i+h]) becomes (a cos - b sin, b cos + a sin).
-  // cosines and sines are [rows, h], by row.
+  // 2 * cosines.columns elements: with h = cosines.columns, (a, b) = (x[i], x[i+h]) becomes (a cos - b sin, b cos + a
+  // sin). cosines and sines are [rows, h], by row.
   virtual void norm_rope(HeadsView x, const float* weight, float eps, View cosines, View sines) = 0;
 
-  // Writes the spans' rows of k and v (head_dim elements a head) to their places in the pages, rounded to the pages' type.
+  // Writes the spans' rows of k and v (head_dim elements a head) to their places in the pages, rounded to the pages'
+  // type.
   virtual void store_kv(const KvView& kv, std::span<const SequenceSpan> spans, HeadsView k, HeadsView v) = 0;
 
   // Causal attention of every row over the pages: row at position p sees tokens [0, p]. Query head h reads KV head
-  // h / (q.heads / kv.kv_heads). out[row][h] = softmax(scale * q k^T) v, [rows, heads * head_dim]. Folded over the pages in
-  // token order, each page's sums in one fixed order, so that no split of the rows into steps or spans changes a bit.
+  // h / (q.heads / kv.kv_heads). out[row][h] = softmax(scale * q k^T) v, [rows, heads * head_dim]. Folded over the
+  // pages in token order, each page's sums in one fixed order, so that no split of the rows into steps or spans changes
+  // a bit.
   virtual void attend(const KvView& kv, std::span<const SequenceSpan> spans, HeadsView q, float scale, View out) = 0;
   virtual OrderClass attention_order() const = 0;
 
@@ -110,20 +116,22 @@ class Device {
   // gate = silu(gate) * up.
   virtual void swiglu(View gate, View up) = 0;
 
-  // Depthwise causal convolution and silu: out[t][c] = silu(sum_i weight[c][i] * u[t - taps + 1 + i][c]), i ascending. Inputs
-  // before the span's first row come from state_in's convolution slot; the last taps - 1 inputs go to state_out's.
-  // weight is [channels][taps]; out is not u.
-  virtual void short_convolution(const StateView& state, const DeltaNetShape& shape, std::span<const SequenceSpan> spans,
-                                 const float* weight, View u, View out) = 0;
+  // Depthwise causal convolution and silu: out[t][c] = silu(sum_i weight[c][i] * u[t - taps + 1 + i][c]), i ascending.
+  // Inputs before the span's first row come from state_in's convolution slot; the last taps - 1 inputs go to
+  // state_out's. weight is [channels][taps]; out is not u.
+  virtual void short_convolution(const StateView& state, const DeltaNetShape& shape,
+                                 std::span<const SequenceSpan> spans, const float* weight, View u, View out) = 0;
 
-  // The gated delta rule. qkv is the convolution's output [rows, channels]; b and a are [rows, value_heads]. Per row and value
-  // head: q and k scaled by rsqrt(sum of squares + 1e-6), q also by key_dim^-0.5; beta = sigmoid(b),
-  // g = -exp(a_log) * softplus(a + dt_bias); S *= exp(g); S += k (beta (v - S^T k))^T; out = S^T q. out is
-  // [rows, value_heads * value_dim]. kChunked does 64 rows at a time (the same in real arithmetic).
-  virtual void delta_rule(const StateView& state, const DeltaNetShape& shape, std::span<const SequenceSpan> spans, View qkv, View b,
-                          View a, const float* a_log, const float* dt_bias, DeltaNetForm form, View out) = 0;
+  // The gated delta rule. qkv is the convolution's output [rows, channels]; b and a are [rows, value_heads]. Per row
+  // and value head: q and k scaled by rsqrt(sum of squares + 1e-6), q also by key_dim^-0.5; beta = sigmoid(b), g =
+  // -exp(a_log) * softplus(a + dt_bias); S *= exp(g); S += k (beta (v - S^T k))^T; out = S^T q. out is [rows,
+  // value_heads * value_dim]. kChunked does 64 rows at a time (the same in real arithmetic).
+  virtual void delta_rule(const StateView& state, const DeltaNetShape& shape, std::span<const SequenceSpan> spans,
+                          View qkv, View b, View a, const float* a_log, const float* dt_bias, DeltaNetForm form,
+                          View out) = 0;
 
-  // x = weight * rms_norm over head_dim (plain) * silu(gate), per head of head_dim elements; x and gate are [rows, heads * dim].
+  // x = weight * rms_norm over head_dim (plain) * silu(gate), per head of head_dim elements; x and gate are [rows,
+  // heads * dim].
   virtual void gated_norm(View x, View gate, int head_dim, const float* weight, float eps) = 0;
 
   // The k largest of a logits row, by value descending, then id ascending; ids count from first_id. Returns how many.

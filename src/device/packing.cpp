@@ -131,6 +131,24 @@ float packed_value(const Component& values, int64_t columns, int64_t row, int64_
   return element_to_float(values.type, values.bytes.data(), index);
 }
 
+void unpack_row(const Component& values, int64_t columns, int64_t row, float* out) {
+  const auto* words = values.bytes.as<const float>();
+  const auto* halves = values.bytes.as<const uint16_t>();
+  switch (values.type) {
+    case DType::kBF16:
+      for (int64_t c = 0; c < columns; ++c)
+        out[c] = bf16_to_f32(halves[tile_index(Layout::kTile16Pairs, columns, row, c)]) + 0.0f;
+      break;
+    case DType::kF16:
+      for (int64_t c = 0; c < columns; ++c)
+        out[c] = f16_to_f32(halves[tile_index(Layout::kTile16, columns, row, c)]) + 0.0f;
+      break;
+    default:
+      for (int64_t c = 0; c < columns; ++c) out[c] = words[tile_index(Layout::kTile16, columns, row, c)] + 0.0f;
+      break;
+  }
+}
+
 const Component& linear_values(const Weight& weight) {
   const Component* values = weight.find(ComponentRole::kValues);
   COPRIME_CHECK(values != nullptr && is_float(values->type), "{}: no values", weight.name);

@@ -25,6 +25,9 @@ std::unique_ptr<WeightSink> make_packing_sink(Weight& weight, DType type, Weight
 // One element of packed values, as float: exact for every type.
 float packed_value(const Component& values, int64_t columns, int64_t row, int64_t column);
 
+// One row of a linear weight, widened, + 0.0f (so that a negative zero becomes positive, as embed() asks).
+void unpack_row(const Component& values, int64_t columns, int64_t row, float* out);
+
 // The values of a linear weight, checked: packed, and large enough for its shape.
 const Component& linear_values(const Weight& weight);
 // Its bias, or nullptr.

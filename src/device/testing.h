@@ -1,9 +1,14 @@
 // What the tests of this folder share: seeded numbers, matrices with guarded strides, weights packed from floats.
 #pragma once
 
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <cmath>
 #include <random>
 
 #include "base/number_formats.h"
+#include "device/cpu/cpu_device.h"
 #include "device/device.h"
 #include "device/packing.h"
 
@@ -41,6 +46,45 @@ struct Matrix {
   int64_t rows, columns, gap = 0;
   std::vector<float> data;
 };
+
+// The instruction sets that this CPU has kernels for.
+inline std::vector<Isa> available_isas() {
+  std::vector<Isa> isas;
+  for (Isa isa : {Isa::kAvx2, Isa::kAvx512}) {
+    if (best_isa(isa) == isa) isas.push_back(isa);
+  }
+  return isas;
+}
+
+inline std::unique_ptr<Device> cpu_device(Isa isa, int threads = 1) {
+  CpuOptions options;
+  options.isa = isa;
+  options.threads = threads;
+  return make_cpu_device(options);
+}
+
+// Equal bit for bit; NaNs count as equal to none.
+inline ::testing::AssertionResult same_bits(const std::vector<float>& a, const std::vector<float>& b) {
+  if (a.size() != b.size()) return ::testing::AssertionFailure() << a.size() << " and " << b.size() << " values";
+  for (size_t i = 0; i < a.size(); ++i) {
+    if (std::bit_cast<uint32_t>(a[i]) != std::bit_cast<uint32_t>(b[i]) || a[i] != a[i]) {
+      return ::testing::AssertionFailure() << "at " << i << ": " << a[i] << " and " << b[i];
+    }
+  }
+  return ::testing::AssertionSuccess();
+}
+
+inline ::testing::AssertionResult all_near(const std::vector<float>& a, const std::vector<float>& b, double absolute,
+                                           double relative = 0) {
+  if (a.size() != b.size()) return ::testing::AssertionFailure() << a.size() << " and " << b.size() << " values";
+  for (size_t i = 0; i < a.size(); ++i) {
+    const double difference = std::abs(double{a[i]} - b[i]);
+    if (!(difference <= absolute + relative * std::abs(double{b[i]}))) {
+      return ::testing::AssertionFailure() << "at " << i << ": " << a[i] << " and " << b[i] << ", apart " << difference;
+    }
+  }
+  return ::testing::AssertionSuccess();
+}
 
 inline Matrix random_matrix(int64_t rows, int64_t columns, uint32_t seed, float size = 1.0f) {
   return {rows, columns, random_floats(static_cast<size_t>(rows * columns), seed, size)};

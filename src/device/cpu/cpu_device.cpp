@@ -1,10 +1,338 @@
 #include "device/cpu/cpu_device.h"
 
+#include <algorithm>
+
+#include "base/check.h"
+#include "device/cpu/kernels.h"
+#include "device/cpu/worker_pool.h"
+#include "device/kv_pages.h"
+#include "device/packing.h"
 #include "device/reference/reference_device.h"
+#include "device/shape_checks.h"
+#include "device/top_k.h"
 
 namespace coprime {
+namespace {
 
-Isa best_isa(Isa) { return Isa::kReference; }
+// An operation on fewer elements than this is done by the caller alone: waking the others would cost more.
+constexpr int64_t kAloneElements = 1 << 14;
+constexpr int64_t kAloneWeightBytes = 1 << 15;
+constexpr int64_t kAttentionRows = 16;         // of one work item
+constexpr int64_t kConvolutionChannels = 256;  // likewise
+
+template <class Fn>
+Fn kernel_for(std::span<const KernelRow<Fn>> rows, Isa isa, DType type) {
+  const int index = select_kernel(rows, {isa, type});
+  COPRIME_CHECK(index >= 0, "no kernel:\n{}", explain_selection(rows, {isa, type}));
+  return rows[static_cast<size_t>(index)].fn;
+}
+
+// One function for each float type.
+template <class Fn>
+class ByType {
+ public:
+  ByType(std::span<const KernelRow<Fn>> rows, Isa isa)
+      : f32_(kernel_for(rows, isa, DType::kF32)),
+        f16_(kernel_for(rows, isa, DType::kF16)),
+        bf16_(kernel_for(rows, isa, DType::kBF16)) {}
+  Fn at(DType type) const { return type == DType::kBF16 ? bf16_ : type == DType::kF16 ? f16_ : f32_; }
+
+ private:
+  Fn f32_, f16_, bf16_;
+};
+
+class CpuDevice final : public Device {
+ public:
+  CpuDevice(Isa isa, const CpuOptions& options)
+      : isa_(isa),
+        progress_(options.progress),
+        linear_(linear_kernels(), isa),
+        attention_(attention_kernels(), isa),
+        rows_(*kernel_for(row_kernels(), isa, DType::kF32)),
+        delta_net_(*kernel_for(delta_net_kernels(), isa, DType::kF32)),
+        pool_(std::max(options.threads, 1), options.cores) {}
+
+  std::unique_ptr<WeightSink> pack(Weight& weight, DType type, WeightUse use, float offset) override {
+    return make_packing_sink(weight, type, use, offset);
+  }
+
+  void embed(const Weight& table, std::span<const int32_t> ids, int64_t first_id, View out) override {
+    check_embed(table, ids, out);
+    const Component& values = linear_values(table);
+    by_rows(out.rows, out.columns, [&](int64_t r) {
+      const int64_t id = ids[static_cast<size_t>(r)] - first_id;
+      if (id < 0 || id >= table.rows) {
+        std::fill_n(out.row(r), out.columns, 0.0f);
+      } else {
+        unpack_row(values, table.columns, id, out.row(r));
+      }
+    });
+  }
+
+  void linear(View x, std::span<const LinearTask> tasks) override {
+    check_linear(x, tasks);
+    int64_t bytes = 0;
+    for (const LinearTask& task : tasks)
+      bytes += tiles_of(task.weight->rows) * tile_bytes(linear_values(*task.weight).type, x.columns);
+    if (bytes * x.rows < kAloneWeightBytes) {
+      multiply_part(x, tasks, 0, bytes);
+    } else {
+      const int threads = pool_.threads();
+      pool_.run([&](int thread) { multiply_part(x, tasks, bytes * thread / threads, bytes * (thread + 1) / threads); });
+    }
+    done();
+  }
+  OrderClass linear_order() const override { return OrderClass::kSequentialFma; }
+
+  void rms_norm(View x, const float* weight, float eps, View y) override {
+    check_same_shape(x, y);
+    by_rows(x.rows, x.columns, [&](int64_t r) { rows_.rms_norm(x.row(r), x.columns, weight, eps, y.row(r)); });
+  }
+
+  void add_norm(std::span<const View> terms, View residual, const float* weight, float eps, View normed) override {
+    check_add_norm(terms, residual, weight, normed);
+    by_rows(residual.rows, residual.columns, [&](int64_t r) {
+      if (!terms.empty()) rows_.sum(terms, r, residual.columns, true, residual.row(r));
+      if (weight != nullptr) rows_.rms_norm(residual.row(r), residual.columns, weight, eps, normed.row(r));
+    });
+  }
+
+  void sum(std::span<const View> terms, View out) override {
+    check_sum(terms, out);
+    by_rows(out.rows, out.columns, [&](int64_t r) { rows_.sum(terms, r, out.columns, false, out.row(r)); });
+  }
+
+  void norm_rope(HeadsView x, const float* weight, float eps, View cosines, View sines) override {
+    check_norm_rope(x, cosines, sines);
+    by_rows(x.rows, int64_t{x.heads} * x.head_dim, [&](int64_t r) {
+      for (int h = 0; h < x.heads; ++h) {
+        float* head = x.head(r, h);
+        if (weight != nullptr) rows_.rms_norm(head, x.head_dim, weight, eps, head);
+        if (cosines.columns > 0) rows_.rotate(head, cosines.columns, cosines.row(r), sines.row(r));
+      }
+    });
+  }
+
+  void store_kv(const KvView& kv, std::span<const SequenceSpan> spans, HeadsView k, HeadsView v) override {
+    check_store_kv(kv, spans, k, v);
+    store_kv_rows(kv, spans, k, v);
+    done();
+  }
+
+  void attend(const KvView& kv, std::span<const SequenceSpan> spans, HeadsView q, float scale, View out) override {
+    check_attend(kv, spans, q, out);
+    if (q.heads > 0) attend_items(kv, spans, q, scale, out);
+    done();
+  }
+  OrderClass attention_order() const override { return OrderClass::kLanes; }
+
+  void sigmoid_gate(View x, HeadsView gate) override {
+    check_sigmoid_gate(x, gate);
+    by_rows(x.rows, x.columns, [&](int64_t r) {
+      for (int h = 0; h < gate.heads; ++h)
+        rows_.sigmoid_gate(x.row(r) + int64_t{h} * gate.head_dim, gate.head(r, h), gate.head_dim);
+    });
+  }
+
+  void swiglu(View gate, View up) override {
+    check_same_shape(gate, up);
+    by_rows(gate.rows, gate.columns, [&](int64_t r) { rows_.swiglu(gate.row(r), up.row(r), gate.columns); });
+  }
+
+  void short_convolution(const StateView& state, const DeltaNetShape& shape, std::span<const SequenceSpan> spans,
+                         const float* weight, View u, View out) override {
+    check_short_convolution(state, shape, spans, u, out);
+    const int64_t channels = shape.channels(), blocks = (channels + kConvolutionChannels - 1) / kConvolutionChannels;
+    const auto convolve = [&](int64_t item, int) {
+      const SequenceSpan& span = spans[static_cast<size_t>(item / blocks)];
+      if (span.num_rows == 0 && span.state_in == span.state_out) return;
+      ConvolutionWork work;
+      work.taps = shape.taps;
+      work.channels = channels;
+      work.first = item % blocks * kConvolutionChannels;
+      work.last = std::min(channels, work.first + kConvolutionChannels);
+      work.span = &span;
+      work.weight = weight;
+      work.state_in = span.state_in < 0 ? nullptr : state.convolution + span.state_in * state.convolution_stride;
+      work.state_out = span.state_out < 0 ? nullptr : state.convolution + span.state_out * state.convolution_stride;
+      work.u = u;
+      work.out = out;
+      delta_net_.convolution(work);
+    };
+    for_each_item(static_cast<int64_t>(spans.size()) * blocks, u.rows * u.columns, convolve);
+    done();
+  }
+
+  void delta_rule(const StateView& state, const DeltaNetShape& shape, std::span<const SequenceSpan> spans, View qkv,
+                  View b, View a, const float* a_log, const float* dt_bias, DeltaNetForm form, View out) override {
+    check_delta_rule(state, shape, spans, qkv, b, a, out);
+    const int64_t cells = int64_t{shape.key_dim} * shape.value_dim;
+    // A span that keeps no state works on a spare one, after the kernel's own.
+    const int64_t kernel_floats = delta_rule_scratch(shape), floats = (kernel_floats + cells + 15) / 16 * 16;
+    reserve_scratch(floats);
+    const DeltaRuleFn kernel = form == DeltaNetForm::kChunked ? delta_net_.chunked : delta_net_.recurrent;
+    const auto one_head = [&](int64_t item, int thread) {
+      const SequenceSpan& span = spans[static_cast<size_t>(item / shape.value_heads)];
+      DeltaRuleWork work;
+      work.shape = shape;
+      work.span = &span;
+      work.head = static_cast<int>(item % shape.value_heads);
+      if (span.num_rows == 0 && span.state_in == span.state_out) return;
+      work.qkv = qkv, work.b = b, work.a = a, work.out = out;
+      work.a_log = a_log[work.head];
+      work.dt_bias = dt_bias[work.head];
+      work.scratch = scratch_.as<float>() + thread * floats;
+      const auto slot = [&](int index) { return state.recurrent + index * state.recurrent_stride + work.head * cells; };
+      work.state_in = span.state_in < 0 ? nullptr : slot(span.state_in);
+      work.state_out = span.state_out < 0 ? work.scratch + kernel_floats : slot(span.state_out);
+      kernel(work);
+    };
+    const int64_t items = static_cast<int64_t>(spans.size()) * shape.value_heads;
+    for_each_item(items, std::max(qkv.rows, int64_t{1}) * shape.value_heads * cells, one_head);
+    done();
+  }
+
+  void gated_norm(View x, View gate, int head_dim, const float* weight, float eps) override {
+    check_gated_norm(x, gate, head_dim);
+    by_rows(x.rows, x.columns, [&](int64_t r) {
+      for (int64_t begin = 0; begin < x.columns; begin += head_dim) {
+        rows_.gated_norm(x.row(r) + begin, gate.row(r) + begin, head_dim, weight, eps);
+      }
+    });
+  }
+
+  int top_k(std::span<const float> logits, int32_t first_id, std::span<Candidate> best) override {
+    done();
+    return select_top_k(logits, first_id, best, rows_.find_above);
+  }
+
+  std::string description() const override {
+    return fmt::format("cpu {}, {} thread{}", isa_name(isa_), pool_.threads(), pool_.threads() == 1 ? "" : "s");
+  }
+
+ private:
+  void done() {
+    if (progress_ != nullptr) progress_->fetch_add(1, std::memory_order_relaxed);
+  }
+
+  // An operation of `rows` rows, each alone: contiguous parts to the threads.
+  template <class Row>
+  void by_rows(int64_t rows, int64_t columns, const Row& row) {
+    if (rows == 1 || rows * columns < kAloneElements) {
+      for (int64_t r = 0; r < rows; ++r) row(r);
+    } else {
+      const int threads = pool_.threads();
+      pool_.run([&](int thread) {
+        const int64_t end = rows * (thread + 1) / threads;
+        for (int64_t r = rows * thread / threads; r < end; ++r) row(r);
+      });
+    }
+    done();
+  }
+
+  template <class Item>
+  void for_each_item(int64_t items, int64_t elements, const Item& item) {
+    if (elements < kAloneElements) {
+      for (int64_t i = 0; i < items; ++i) item(i, 0);
+    } else {
+      pool_.for_each(items, item);
+    }
+  }
+
+  // The tiles whose first byte, counted through the weights of all tasks, lies in [begin, end).
+  void multiply_part(View x, std::span<const LinearTask> tasks, int64_t begin, int64_t end) const {
+    int64_t offset = 0;
+    for (const LinearTask& task : tasks) {
+      const Weight& weight = *task.weight;
+      const Component& values = linear_values(weight);
+      const int64_t tiles = tiles_of(weight.rows), bytes = tile_bytes(values.type, x.columns);
+      LinearWork work;
+      // With no columns every tile is empty: the first part takes them all.
+      work.first_tile = bytes == 0 ? 0 : std::clamp((begin - offset + bytes - 1) / bytes, int64_t{0}, tiles);
+      work.last_tile =
+          bytes == 0 ? (begin == 0 ? tiles : 0) : std::clamp((end - offset + bytes - 1) / bytes, int64_t{0}, tiles);
+      offset += tiles * bytes;
+      if (work.first_tile >= work.last_tile) continue;
+      work.weight = values.bytes.data();
+      work.bias = linear_bias(weight);
+      work.rows = weight.rows;
+      work.x = x;
+      work.y = task.y;
+      linear_.at(values.type)(work);
+    }
+  }
+
+  // Work items: a block of a span's rows, and the query heads of a KV head (or a part of them). Later ones, which see
+  // more tokens, first.
+  void attend_items(const KvView& kv, std::span<const SequenceSpan> spans, const HeadsView& q, float scale, View out) {
+    const int group = q.heads / kv.kv_heads;
+    int64_t rows = 0, tokens = 0;
+    for (const SequenceSpan& span : spans) {
+      rows += span.num_rows;
+      tokens += span.num_rows * (span.start + span.num_rows);
+    }
+    const bool few = rows * kv.kv_heads < pool_.threads() && pool_.threads() > 1;  // then heads go alone
+    const int heads = few ? 1 : std::min(group, kAttentionQueries), parts = (group + heads - 1) / heads;
+    const int64_t block = std::clamp<int64_t>(kAttentionQueries / heads, 1, kAttentionRows);
+    int64_t blocks = 0;
+    for (const SequenceSpan& span : spans) blocks += (span.num_rows + block - 1) / block;
+    const int64_t items = blocks * kv.kv_heads * parts;
+    const AttentionFn kernel = attention_.at(kv.type);
+    const auto attend_item = [&](int64_t index, int) {
+      int64_t item = items - 1 - index;
+      AttentionWork work;
+      work.kv = &kv;
+      work.q = q;
+      work.out = out;
+      work.scale = scale;
+      const auto part = static_cast<int>(item % parts);
+      item /= parts;
+      work.kv_head = static_cast<int>(item % kv.kv_heads);
+      item /= kv.kv_heads;
+      work.first_head = work.kv_head * group + part * heads;
+      work.last_head = std::min(work.first_head + heads, (work.kv_head + 1) * group);
+      for (const SequenceSpan& span : spans) {
+        const int64_t span_blocks = (span.num_rows + block - 1) / block;
+        if (item < span_blocks) {
+          work.span = &span;
+          work.first_row = item * block;
+          work.last_row = std::min(span.num_rows, work.first_row + block);
+          kernel(work);
+          return;
+        }
+        item -= span_blocks;
+      }
+    };
+    for_each_item(items, tokens * q.heads * q.head_dim, attend_item);
+  }
+
+  // Grows when a larger shape comes: the first step of a model allocates, no later one does.
+  void reserve_scratch(int64_t floats_a_thread) {
+    const auto bytes = static_cast<size_t>(floats_a_thread * pool_.threads()) * sizeof(float);
+    if (scratch_.size() < bytes) scratch_ = Buffer(bytes);
+  }
+
+  Isa isa_;
+  std::atomic<uint64_t>* progress_;
+  ByType<LinearFn> linear_;
+  ByType<AttentionFn> attention_;
+  const RowKernels& rows_;
+  const DeltaNetKernels& delta_net_;
+  Buffer scratch_;
+  WorkerPool pool_;  // last: its threads use the rest
+};
+
+}  // namespace
+
+Isa best_isa(Isa limit) {
+  // The instructions that Highway's targets may use, and what the kernels' own assembly needs.
+  const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c") &&
+                    __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2");
+  const bool avx512 = avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+                      __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
+                      __builtin_cpu_supports("avx512cd");
+  return std::min(limit, avx512 ? Isa::kAvx512 : avx2 ? Isa::kAvx2 : Isa::kReference);
+}
 
 std::string_view isa_name(Isa isa) {
   switch (isa) {
@@ -18,6 +346,10 @@ std::string_view isa_name(Isa isa) {
   return "reference";
 }
 
-std::unique_ptr<Device> make_cpu_device(const CpuOptions& options) { return make_reference_device(options.progress); }
+std::unique_ptr<Device> make_cpu_device(const CpuOptions& options) {
+  const Isa isa = best_isa(options.isa);
+  if (isa == Isa::kReference) return make_reference_device(options.progress);
+  return std::make_unique<CpuDevice>(isa, options);
+}
 
 }  // namespace coprime

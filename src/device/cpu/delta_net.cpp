@@ -1,0 +1,379 @@
+// Gated DeltaNet: the short convolution, and the gated delta rule of one value head, row by row and in chunks of 64
+// rows. Lanes are channels, and elements of the value. The state is [key_dim][value_dim].
+//
+// In a chunk, with rows i and j, G the running sum of g, D_ij = e^(G_i - G_j) for j <= i, q and k scaled:
+//   A_ij = beta_i (k_i k_j) D_ij for j < i          V' = (I + A)^-1 (beta_i (v_i - e^(G_i) S^T k_i))
+//   out_i = e^(G_i) S^T q_i + sum over j <= i of (q_i k_j) D_ij V'_j
+//   S <- e^(G_last) S + sum over j of e^(G_last - G_j) k_j V'_j^T
+// which is the recurrence in real arithmetic. Sums run in one order, the same on every target.
+#include "device/cpu/targets.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "device/cpu/delta_net.cpp"
+#include "hwy/foreach_target.h"
+
+#include <algorithm>
+#include <type_traits>
+
+#include "device/cpu/kernels.h"
+#include "device/cpu/lanes16-inl.h"
+#include "device/cpu/math-inl.h"
+#include "device/cpu/panel-inl.h"
+#include "device/shape_checks.h"
+
+#ifndef COPRIME_DEVICE_CPU_DELTA_SCRATCH_
+#define COPRIME_DEVICE_CPU_DELTA_SCRATCH_
+namespace coprime {
+
+// A head's scratch memory: one chunk's rows. Widths are rounded up to 16 lanes, the padding stays zero.
+struct DeltaScratch {
+  int64_t key_width, value_width;
+  float *q, *k;                   // [chunk][key_width], scaled
+  float *keys, *weighted_keys;    // [key_width][chunk]: transposed, and times e^(G_last - G_j)
+  float *delta, *recalled, *out;  // [chunk][value_width]: V', S^T k, S^T q
+  float *strict, *lower;          // [chunk][chunk]: -A, and (q k) D
+  float* state;                   // [key_width][value_width]
+  float *beta, *g, *decay;        // [chunk]: decay is e^g, or e^G in chunks
+};
+
+inline int64_t round_to_lanes(int64_t count) { return (count + 15) / 16 * 16; }
+
+// Lays it out from `memory`; returns the floats it takes.
+inline int64_t lay_out(const DeltaNetShape& shape, float* memory, DeltaScratch& scratch) {
+  int64_t used = 0;
+  const auto take = [&](int64_t count) {
+    float* part = memory + used;
+    used += count;
+    return part;
+  };
+  const int64_t dk = scratch.key_width = round_to_lanes(shape.key_dim),
+                dv = scratch.value_width = round_to_lanes(shape.value_dim);
+  scratch.q = take(kDeltaChunk * dk), scratch.k = take(kDeltaChunk * dk);
+  scratch.keys = take(dk * kDeltaChunk), scratch.weighted_keys = take(dk * kDeltaChunk);
+  scratch.delta = take(kDeltaChunk * dv), scratch.recalled = take(kDeltaChunk * dv),
+  scratch.out = take(kDeltaChunk * dv);
+  scratch.strict = take(kDeltaChunk * kDeltaChunk), scratch.lower = take(kDeltaChunk * kDeltaChunk);
+  scratch.state = take(dk * dv);
+  scratch.beta = take(kDeltaChunk), scratch.g = take(kDeltaChunk), scratch.decay = take(kDeltaChunk);
+  return used;
+}
+
+}  // namespace coprime
+#endif
+
+#if COPRIME_SIMD
+HWY_BEFORE_NAMESPACE();
+namespace coprime::HWY_NAMESPACE {
+
+// ---- what both forms share
+
+HWY_INLINE float sum_of_squares(const float* x, int64_t count) {
+  Lanes squares = zero();
+  for (int64_t i = 0; i < count; i += 16) {
+    const Lanes lanes = i + 16 <= count ? load(x + i) : load_first(x + i, count - i);
+    squares = fma(lanes, lanes, squares);
+  }
+  return sum_of_lanes(squares);
+}
+
+HWY_INLINE float inverse_norm(const float* x, int64_t count) {
+  return 1.0f / __builtin_sqrtf(sum_of_squares(x, count) + 1e-6f);
+}
+
+HWY_INLINE void scale_row(const float* x, int64_t count, float scale, float* y) {
+  int64_t i = 0;
+  for (; i + 16 <= count; i += 16) store(load(x + i) * broadcast(scale), y + i);
+  for (; i < count; ++i) y[i] = x[i] * scale;
+}
+
+// q, k, beta and g of rows [row, row + count) of the span, into scratch. Padding columns of q and k stay as they are.
+HWY_NOINLINE void prepare_rows(const DeltaRuleWork& work, int64_t row, int64_t count, DeltaScratch& scratch) {
+  const DeltaNetShape& shape = work.shape;
+  const int key_head = work.head / (shape.value_heads / shape.key_heads);
+  const float q_size = 1.0f / __builtin_sqrtf(static_cast<float>(shape.key_dim));
+  for (int64_t i = 0; i < count; ++i) {
+    const int64_t at = work.span->first_row + row + i;
+    const float* q = work.qkv.row(at) + int64_t{key_head} * shape.key_dim;
+    const float* k = q + int64_t{shape.key_heads} * shape.key_dim;
+    scale_row(q, shape.key_dim, inverse_norm(q, shape.key_dim) * q_size, scratch.q + i * scratch.key_width);
+    scale_row(k, shape.key_dim, inverse_norm(k, shape.key_dim), scratch.k + i * scratch.key_width);
+    scratch.beta[i] = work.b.row(at)[work.head];
+    scratch.g[i] = work.a.row(at)[work.head] + work.dt_bias;
+  }
+  const Lanes rate = exp(broadcast(work.a_log));
+  for (int64_t i = 0; i < count; i += 16) {
+    const int64_t left = count - i < 16 ? count - i : 16;
+    store(sigmoid(load_first(scratch.beta + i, left)), scratch.beta + i);
+    store(negate(rate * softplus(load_first(scratch.g + i, left))), scratch.g + i);
+  }
+}
+
+HWY_INLINE const float* value_row(const DeltaRuleWork& work, int64_t row) {
+  const DeltaNetShape& shape = work.shape;
+  return work.qkv.row(work.span->first_row + row) + 2 * int64_t{shape.key_heads} * shape.key_dim +
+         int64_t{work.head} * shape.value_dim;
+}
+
+HWY_INLINE float* out_row(const DeltaRuleWork& work, int64_t row) {
+  return work.out.row(work.span->first_row + row) + int64_t{work.head} * work.shape.value_dim;
+}
+
+// ---- row by row
+
+// 16 T elements of the value: S *= decay, recalled = S^T k; S += k delta^T, out = S^T q.
+template <int T>
+HWY_INLINE void step_lanes(const float* state_in, float* state_out, int64_t key_dim, int64_t value_dim, const float* q,
+                           const float* k, const float* v, float beta, float decay, float* out) {
+  const Lanes fade = broadcast(decay);
+  Lanes sum[T], delta[T];
+  COPRIME_UNROLL for (int t = 0; t < T; ++t) sum[t] = zero();
+  for (int64_t i = 0; i < key_dim; ++i) {
+    const Lanes key = broadcast(k[i]);
+    COPRIME_UNROLL for (int t = 0; t < T; ++t) add_product(sum[t], key, load(state_in + i * value_dim + 16 * t) * fade);
+  }
+  COPRIME_UNROLL for (int t = 0; t < T; ++t) {
+    delta[t] = broadcast(beta) * (load(v + 16 * t) - sum[t]);
+    sum[t] = zero();
+  }
+  for (int64_t i = 0; i < key_dim; ++i) {
+    const Lanes key = broadcast(k[i]), query = broadcast(q[i]);
+    COPRIME_UNROLL for (int t = 0; t < T; ++t) {
+      const Lanes cell = fma(key, delta[t], load(state_in + i * value_dim + 16 * t) * fade);
+      store(cell, state_out + i * value_dim + 16 * t);
+      add_product(sum[t], query, cell);
+    }
+  }
+  COPRIME_UNROLL for (int t = 0; t < T; ++t) store(sum[t], out + 16 * t);
+}
+
+// One element: for value_dim that is no multiple of 16.
+void step_element(const float* state_in, float* state_out, int64_t key_dim, int64_t value_dim, const float* q,
+                  const float* k, float v, float beta, float decay, float* out) {
+  float sum = 0;
+  for (int64_t i = 0; i < key_dim; ++i) sum = __builtin_fmaf(k[i], state_in[i * value_dim] * decay, sum);
+  const float delta = beta * (v - sum);
+  sum = 0;
+  for (int64_t i = 0; i < key_dim; ++i) {
+    const float cell = __builtin_fmaf(k[i], delta, state_in[i * value_dim] * decay);
+    state_out[i * value_dim] = cell;
+    sum = __builtin_fmaf(q[i], cell, sum);
+  }
+  *out = sum;
+}
+
+void delta_rule_recurrent(const DeltaRuleWork& work) {
+  const int64_t dk = work.shape.key_dim, dv = work.shape.value_dim;
+  DeltaScratch scratch;
+  lay_out(work.shape, work.scratch, scratch);
+  const float* state = work.state_in;
+  if (state == nullptr) {
+    std::fill_n(work.state_out, dk * dv, 0.0f);
+    state = work.state_out;
+  } else if (work.span->num_rows == 0 && state != work.state_out) {
+    std::copy_n(state, dk * dv, work.state_out);
+  }
+  for (int64_t first = 0; first < work.span->num_rows; first += kDeltaChunk) {
+    const int64_t count = std::min<int64_t>(kDeltaChunk, work.span->num_rows - first);
+    prepare_rows(work, first, count, scratch);
+    for (int64_t i = 0; i < count; i += 16) store(exp(load(scratch.g + i)), scratch.decay + i);
+    for (int64_t i = 0; i < count; ++i) {
+      const float *q = scratch.q + i * scratch.key_width, *k = scratch.k + i * scratch.key_width;
+      const float* v = value_row(work, first + i);
+      float* out = out_row(work, first + i);
+      const float beta = scratch.beta[i], decay = scratch.decay[i];
+      int64_t j = 0;
+      for (; j + 64 <= dv; j += 64)
+        step_lanes<4>(state + j, work.state_out + j, dk, dv, q, k, v + j, beta, decay, out + j);
+      for (; j + 16 <= dv; j += 16)
+        step_lanes<1>(state + j, work.state_out + j, dk, dv, q, k, v + j, beta, decay, out + j);
+      for (; j < dv; ++j) step_element(state + j, work.state_out + j, dk, dv, q, k, v[j], beta, decay, out + j);
+      state = work.state_out;
+    }
+  }
+}
+
+// ---- in chunks
+
+template <int Q>
+HWY_NOINLINE void multiply_add_rows(const float* x, int64_t x_stride, int64_t count, const float* panel,
+                                    int64_t panel_stride, int64_t width, float* out, int64_t out_stride) {
+  const float* rows[Q];
+  COPRIME_UNROLL for (int q = 0; q < Q; ++q) rows[q] = x + q * x_stride;
+  const auto columns = [&](auto wide, int64_t column) HWY_ATTR {
+    constexpr int T = decltype(wide)::value;
+    Lanes sum[Q][T];
+    COPRIME_UNROLL for (int q = 0; q < Q; ++q) {
+      COPRIME_UNROLL for (int t = 0; t < T; ++t) sum[q][t] = load(out + q * out_stride + column + 16 * t);
+    }
+    accumulate<F32>(sum, rows, panel + column, panel_stride, count);
+    COPRIME_UNROLL for (int q = 0; q < Q; ++q) {
+      COPRIME_UNROLL for (int t = 0; t < T; ++t) store(sum[q][t], out + q * out_stride + column + 16 * t);
+    }
+  };
+  constexpr int kWidth = panel_width(Q);
+  int64_t column = 0;
+  for (; column + 16 * kWidth <= width; column += 16 * kWidth) columns(std::integral_constant<int, kWidth>(), column);
+  for (; column < width; column += 16) columns(std::integral_constant<int, 1>(), column);
+}
+
+// out[r][c] += sum over k < count of x[r][k] panel[k][c], for c < width, a multiple of 16.
+void multiply_add(int64_t rows, const float* x, int64_t x_stride, int64_t count, const float* panel,
+                  int64_t panel_stride, int64_t width, float* out, int64_t out_stride) {
+  using RowsFn = void (*)(const float*, int64_t, int64_t, const float*, int64_t, int64_t, float*, int64_t);
+  constexpr RowsFn kRows[] = {multiply_add_rows<1>, multiply_add_rows<2>, multiply_add_rows<3>,
+                              multiply_add_rows<4>, multiply_add_rows<5>, multiply_add_rows<kMaxQueries>};
+  for (int64_t row = 0; row < rows; row += kMaxQueries) {
+    const int64_t together = std::min<int64_t>(kMaxQueries, rows - row);
+    kRows[together - 1](x + row * x_stride, x_stride, count, panel, panel_stride, width, out + row * out_stride,
+                        out_stride);
+  }
+}
+
+// (I + A) V' = delta, in place: rows in blocks, the part left of a block as a product, the block itself row by row.
+void solve(int64_t rows, const float* minus_a, int64_t width, float* delta) {
+  constexpr int64_t kBlock = 8;
+  for (int64_t block = 0; block < rows; block += kBlock) {
+    const int64_t end = std::min(rows, block + kBlock);
+    multiply_add(end - block, minus_a + block * kDeltaChunk, kDeltaChunk, block, delta, width, width,
+                 delta + block * width, width);
+    for (int64_t i = block + 1; i < end; ++i) {
+      multiply_add(1, minus_a + i * kDeltaChunk + block, kDeltaChunk, i - block, delta + block * width, width, width,
+                   delta + i * width, width);
+    }
+  }
+}
+
+void chunk(const DeltaRuleWork& work, int64_t first, int64_t count, DeltaScratch& s) {
+  constexpr int64_t C = kDeltaChunk;
+  const int64_t dk = work.shape.key_dim, dv = work.shape.value_dim, kw = s.key_width, vw = s.value_width;
+  prepare_rows(work, first, count, s);
+  float total = 0;
+  for (int64_t i = 0; i < count; ++i) s.g[i] = total += s.g[i];  // G from here on
+  for (int64_t i = 0; i < count; i += 16) store(exp(load(s.g + i)), s.decay + i);
+  alignas(64) float to_last[C];  // e^(G_last - G_j)
+  for (int64_t i = 0; i < count; i += 16) store(exp(broadcast(total) - load(s.g + i)), to_last + i);
+
+  for (int64_t d = 0; d < dk; ++d) {
+    float *keys = s.keys + d * C, *weighted = s.weighted_keys + d * C;
+    for (int64_t i = 0; i < count; ++i) {
+      keys[i] = s.k[i * kw + d];
+      weighted[i] = keys[i] * to_last[i];
+    }
+    std::fill(keys + count, keys + C, 0.0f);
+  }
+
+  const int64_t lanes = round_to_lanes(count);
+  std::fill_n(s.strict, count * C, 0.0f);
+  std::fill_n(s.lower, count * C, 0.0f);
+  multiply_add(count, s.k, kw, dk, s.keys, C, lanes, s.strict, C);
+  multiply_add(count, s.q, kw, dk, s.keys, C, lanes, s.lower, C);
+  for (int64_t i = 0; i < count; ++i) {
+    for (int64_t j = 0; j < lanes; j += 16) {
+      // G falls, so that the exponent of a kept entry is never above zero; the others are cleared.
+      const Lanes fade = exp(min(broadcast(s.g[i]) - load(s.g + j), zero()));
+      float *strict = s.strict + i * C + j, *lower = s.lower + i * C + j;
+      store(first_lanes(i - j, negate(broadcast(s.beta[i]) * (load(strict) * fade)), zero()), strict);
+      store(first_lanes(i + 1 - j, load(lower) * fade, zero()), lower);
+    }
+  }
+
+  std::fill_n(s.recalled, count * vw, 0.0f);
+  std::fill_n(s.out, count * vw, 0.0f);
+  multiply_add(count, s.k, kw, dk, s.state, vw, vw, s.recalled, vw);
+  multiply_add(count, s.q, kw, dk, s.state, vw, vw, s.out, vw);
+  for (int64_t i = 0; i < count; ++i) {
+    const float* v = value_row(work, first + i);
+    const Lanes beta = broadcast(s.beta[i]), decay = broadcast(s.decay[i]);
+    for (int64_t j = 0; j < vw; j += 16) {
+      const Lanes value = j + 16 <= dv ? load(v + j) : load_first(v + j, dv - j);
+      store(beta * fnma(decay, load(s.recalled + i * vw + j), value), s.delta + i * vw + j);
+      store(decay * load(s.out + i * vw + j), s.out + i * vw + j);
+    }
+  }
+  solve(count, s.strict, vw, s.delta);
+
+  for (int64_t i = 0; i < count; i += kMaxQueries) {  // entries right of the diagonal are zero
+    const int64_t rows = std::min<int64_t>(kMaxQueries, count - i);
+    multiply_add(rows, s.lower + i * C, C, i + rows, s.delta, vw, vw, s.out + i * vw, vw);
+  }
+  for (int64_t i = 0; i < count; ++i) std::copy_n(s.out + i * vw, dv, out_row(work, first + i));
+
+  const Lanes decay = broadcast(s.decay[count - 1]);
+  for (int64_t i = 0; i < dk * vw; i += 16) store(load(s.state + i) * decay, s.state + i);
+  multiply_add(dk, s.weighted_keys, C, count, s.delta, vw, vw, s.state, vw);
+}
+
+void delta_rule_chunked(const DeltaRuleWork& work) {
+  const int64_t dk = work.shape.key_dim, dv = work.shape.value_dim;
+  DeltaScratch scratch;
+  lay_out(work.shape, work.scratch, scratch);
+  std::fill_n(scratch.state, scratch.key_width * scratch.value_width, 0.0f);
+  for (int64_t i = 0; i < dk && work.state_in != nullptr; ++i) {
+    std::copy_n(work.state_in + i * dv, dv, scratch.state + i * scratch.value_width);
+  }
+  for (int64_t first = 0; first < work.span->num_rows; first += kDeltaChunk) {
+    chunk(work, first, std::min<int64_t>(kDeltaChunk, work.span->num_rows - first), scratch);
+  }
+  for (int64_t i = 0; i < dk; ++i) std::copy_n(scratch.state + i * scratch.value_width, dv, work.state_out + i * dv);
+}
+
+// ---- the short convolution
+
+// 16 channels (or fewer: `count`) of one span: the last taps - 1 inputs stay in registers' place on the stack.
+HWY_INLINE void convolve_lanes(const ConvolutionWork& work, int64_t channel, int64_t count) {
+  const int taps = work.taps, past = taps - 1;
+  const auto read = [count](const float* x) HWY_ATTR { return count == 16 ? load(x) : load_first(x, count); };
+  const auto write = [count](Lanes x, float* y) HWY_ATTR { count == 16 ? store(x, y) : store_first(x, y, count); };
+  alignas(64) float transposed[kMaxTaps][16] = {};
+  for (int64_t c = 0; c < count; ++c) {
+    for (int i = 0; i < taps; ++i) transposed[i][c] = work.weight[(channel + c) * taps + i];
+  }
+  alignas(64) float window[kMaxTaps][16];  // a ring: the input of row t is at (t + past) mod taps
+  for (int i = 0; i < past; ++i) {
+    store(work.state_in != nullptr ? read(work.state_in + i * work.channels + channel) : zero(), window[i]);
+  }
+  int oldest = 0;  // in the ring
+  for (int64_t t = 0; t < work.span->num_rows; ++t) {
+    const int64_t row = work.span->first_row + t;
+    store(read(work.u.row(row) + channel), window[(oldest + past) % taps]);
+    Lanes sum = zero();
+    for (int i = 0, at = oldest; i < taps; ++i, at = at + 1 == taps ? 0 : at + 1)
+      sum = fma(load(transposed[i]), load(window[at]), sum);
+    write(silu(sum), work.out.row(row) + channel);
+    oldest = (oldest + 1) % taps;
+  }
+  for (int i = 0; i < past && work.state_out != nullptr; ++i) {
+    write(load(window[(oldest + i) % taps]), work.state_out + i * work.channels + channel);
+  }
+}
+
+void convolution(const ConvolutionWork& work) {
+  for (int64_t channel = work.first; channel < work.last; channel += 16) {
+    convolve_lanes(work, channel, std::min<int64_t>(16, work.last - channel));
+  }
+}
+
+constexpr DeltaNetKernels kDeltaNetKernels = {delta_rule_recurrent, delta_rule_chunked, convolution};
+
+}  // namespace coprime::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+#endif  // COPRIME_SIMD
+
+#if HWY_ONCE
+namespace coprime {
+
+int64_t delta_rule_scratch(const DeltaNetShape& shape) {
+  DeltaScratch scratch;
+  return lay_out(shape, nullptr, scratch);
+}
+
+std::span<const KernelRow<DeltaNetFn>> delta_net_kernels() {
+  static constexpr KernelRow<DeltaNetFn> kTable[] = {
+      {Isa::kAvx512, DType::kF32, "delta net avx512", OrderClass::kLanes, &N_AVX3::kDeltaNetKernels},
+      {Isa::kAvx2, DType::kF32, "delta net avx2", OrderClass::kLanes, &N_AVX2::kDeltaNetKernels},
+  };
+  return kTable;
+}
+
+}  // namespace coprime
+#endif  // HWY_ONCE

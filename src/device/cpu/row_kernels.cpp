@@ -1,0 +1,140 @@
+// Norms, sums, rotations, gates and activations of single rows. Replicated ones keep the order that device.h states:
+// squares in 16 lanes, added pairwise. Tails go through the same lanes, zero-filled.
+#include "device/cpu/targets.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "device/cpu/row_kernels.cpp"
+#include "hwy/foreach_target.h"
+
+#include "device/cpu/kernels.h"
+#include "device/cpu/lanes16-inl.h"
+#include "device/cpu/math-inl.h"
+
+#if COPRIME_SIMD
+HWY_BEFORE_NAMESPACE();
+namespace coprime::HWY_NAMESPACE {
+
+// y[i] = f(x[i]) for i in [0, count), 16 at a time.
+template <class F>
+HWY_INLINE void map(const float* x, float* y, int64_t count, const F& f) {
+  int64_t i = 0;
+  for (; i + 16 <= count; i += 16) store(f(load(x + i)), y + i);
+  if (i < count) store_first(f(load_first(x + i, count - i)), y + i, count - i);
+}
+
+// y[i] = f(x[i], z[i]).
+template <class F>
+HWY_INLINE void map(const float* x, const float* z, float* y, int64_t count, const F& f) {
+  int64_t i = 0;
+  for (; i + 16 <= count; i += 16) store(f(load(x + i), load(z + i)), y + i);
+  if (i < count) store_first(f(load_first(x + i, count - i), load_first(z + i, count - i)), y + i, count - i);
+}
+
+HWY_INLINE float sum_of_squares(const float* x, int64_t count) {
+  Lanes squares = zero();
+  int64_t i = 0;
+  for (; i + 16 <= count; i += 16) {
+    const Lanes lanes = load(x + i);
+    squares = fma(lanes, lanes, squares);
+  }
+  if (i < count) {
+    const Lanes lanes = load_first(x + i, count - i);
+    squares = fma(lanes, lanes, squares);
+  }
+  return sum_of_lanes(squares);
+}
+
+HWY_INLINE float rms_scale(const float* x, int64_t count, float eps) {
+  return 1.0f / __builtin_sqrtf(sum_of_squares(x, count) / static_cast<float>(count) + eps);
+}
+
+void rms_norm(const float* x, int64_t columns, const float* weight, float eps, float* y) {
+  const Lanes scale = broadcast(rms_scale(x, columns, eps));
+  map(x, weight, y, columns, [scale](Lanes a, Lanes w) HWY_ATTR { return (a * scale) * w; });
+}
+
+void sum(std::span<const View> terms, int64_t row, int64_t columns, bool accumulate, float* out) {
+  const float* first = terms[0].row(row);
+  const auto total = [&](int64_t i, const auto& read) HWY_ATTR {
+    Lanes lanes = read(first + i);
+    for (size_t t = 1; t < terms.size(); ++t) lanes = lanes + read(terms[t].row(row) + i);
+    return accumulate ? read(out + i) + lanes : lanes;
+  };
+  int64_t i = 0;
+  for (; i + 16 <= columns; i += 16) store(total(i, [](const float* x) HWY_ATTR { return load(x); }), out + i);
+  if (i < columns) {
+    const int64_t left = columns - i;
+    store_first(total(i, [left](const float* x) HWY_ATTR { return load_first(x, left); }), out + i, left);
+  }
+}
+
+void rotate(float* x, int64_t half, const float* cosines, const float* sines) {
+  int64_t i = 0;
+  for (; i + 16 <= half; i += 16) {
+    const Lanes a = load(x + i), b = load(x + half + i), cosine = load(cosines + i), sine = load(sines + i);
+    store(fnma(b, sine, a * cosine), x + i);
+    store(fma(a, sine, b * cosine), x + half + i);
+  }
+  if (const int64_t left = half - i; left > 0) {
+    const Lanes a = load_first(x + i, left), b = load_first(x + half + i, left);
+    const Lanes cosine = load_first(cosines + i, left), sine = load_first(sines + i, left);
+    store_first(fnma(b, sine, a * cosine), x + i, left);
+    store_first(fma(a, sine, b * cosine), x + half + i, left);
+  }
+}
+
+void sigmoid_gate(float* x, const float* gate, int64_t count) {
+  map(x, gate, x, count, [](Lanes a, Lanes g) HWY_ATTR { return a * sigmoid(g); });
+}
+
+void swiglu(float* gate, const float* up, int64_t count) {
+  map(gate, up, gate, count, [](Lanes g, Lanes u) HWY_ATTR { return silu(g) * u; });
+}
+
+void gated_norm(float* x, const float* gate, int64_t head_dim, const float* weight, float eps) {
+  rms_norm(x, head_dim, weight, eps, x);
+  map(x, gate, x, head_dim, [](Lanes a, Lanes g) HWY_ATTR { return a * silu(g); });
+}
+
+int64_t find_above(std::span<const float> logits, int64_t first, float threshold) {
+  const float* x = logits.data();
+  const auto size = static_cast<int64_t>(logits.size());
+  const Lanes limit = broadcast(threshold);
+  while (first + 16 <= size && !any_greater(load(x + first), limit)) first += 16;
+  while (first < size && !(x[first] > threshold)) ++first;
+  return first;
+}
+
+void exp_row(const float* x, float* y, int64_t count) {
+  map(x, y, count, [](Lanes a) HWY_ATTR { return exp(a); });
+}
+void sigmoid_row(const float* x, float* y, int64_t count) {
+  map(x, y, count, [](Lanes a) HWY_ATTR { return sigmoid(a); });
+}
+void silu_row(const float* x, float* y, int64_t count) {
+  map(x, y, count, [](Lanes a) HWY_ATTR { return silu(a); });
+}
+void softplus_row(const float* x, float* y, int64_t count) {
+  map(x, y, count, [](Lanes a) HWY_ATTR { return softplus(a); });
+}
+
+constexpr RowKernels kRowKernels = {rms_norm,   sum,     rotate,      sigmoid_gate, swiglu,      gated_norm,
+                                    find_above, exp_row, sigmoid_row, silu_row,     softplus_row};
+
+}  // namespace coprime::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+#endif  // COPRIME_SIMD
+
+#if HWY_ONCE
+namespace coprime {
+
+std::span<const KernelRow<RowFn>> row_kernels() {
+  static constexpr KernelRow<RowFn> kTable[] = {
+      {Isa::kAvx512, DType::kF32, "rows avx512", OrderClass::kLanes, &N_AVX3::kRowKernels},
+      {Isa::kAvx2, DType::kF32, "rows avx2", OrderClass::kLanes, &N_AVX2::kRowKernels},
+  };
+  return kTable;
+}
+
+}  // namespace coprime
+#endif  // HWY_ONCE
