@@ -21,6 +21,7 @@ MergeTable::MergeTable(std::span<const Merge> merges)
 
 Bpe::Bpe(const TokenizerSpec& spec) : merges_(spec.merges) {
   byte_ids_.fill(-1);
+  if (spec.ignore_merges) whole_.reserve(spec.vocab.size());
   for (const VocabToken& token : spec.vocab) {
     if (!spec.ignore_merges && token.text.size() > 2) continue;  // a letter of the alphabet has two bytes at most
     auto bytes = bytes_of_token(token.text);
@@ -42,7 +43,7 @@ bool Bpe::candidate(const Room& room, int32_t position, Room::Candidate* out) co
 
 void Bpe::encode(std::string_view piece, Room* room, std::vector<int32_t>* ids) const {
   if (!whole_.empty()) {
-    const auto found = whole_.find(std::string(piece));
+    const auto found = whole_.find(piece);
     if (found != whole_.end()) {
       ids->push_back(found->second);
       return;

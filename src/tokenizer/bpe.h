@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -62,11 +63,16 @@ class Bpe {
   void encode(std::string_view piece, Room* room, std::vector<int32_t>* ids) const;
 
  private:
+  struct TextHash {
+    using is_transparent = void;
+    size_t operator()(std::string_view text) const { return std::hash<std::string_view>{}(text); }
+  };
+
   bool candidate(const Room& room, int32_t position, Room::Candidate* out) const;
 
   std::array<int32_t, 256> byte_ids_;
   MergeTable merges_;
-  std::unordered_map<std::string, int32_t> whole_;  // only if the model ignores merges
+  std::unordered_map<std::string, int32_t, TextHash, std::equal_to<>> whole_;  // only if the model ignores merges
 };
 
 }  // namespace coprime

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <fstream>
-#include <iterator>
 #include <unordered_map>
 
 #include "base/error.h"
@@ -24,6 +23,7 @@ constexpr size_t kCacheFromBytes = 512;  // a shorter text is done before the ca
 struct Token {
   int32_t id = 0;
   bool special = false;
+  bool encodable = true;  // as text; a token outside the byte alphabet is not
   std::string bytes;
 };
 
@@ -31,10 +31,10 @@ struct Token {
 std::vector<Token> tokens_of(const TokenizerSpec& spec) {
   std::vector<Token> tokens;
   tokens.reserve(spec.vocab.size() + spec.added.size());
-  for (const AddedToken& token : spec.added) tokens.push_back({token.id, token.special, token.content});
+  for (const AddedToken& token : spec.added) tokens.push_back({token.id, token.special, true, token.content});
   for (const VocabToken& token : spec.vocab) {
     auto bytes = bytes_of_token(token.text);
-    tokens.push_back({token.id, false, bytes ? std::move(*bytes) : token.text});
+    tokens.push_back({token.id, false, bytes.has_value(), bytes ? std::move(*bytes) : token.text});
   }
   std::stable_sort(tokens.begin(), tokens.end(), [](const Token& a, const Token& b) { return a.id < b.id; });
   const auto same_id = [](const Token& a, const Token& b) { return a.id == b.id; };
@@ -45,8 +45,12 @@ std::vector<Token> tokens_of(const TokenizerSpec& spec) {
 std::string read_file(const std::filesystem::path& path) {
   std::ifstream file(path, std::ios::binary);
   std::string text;
-  if (file) text.assign(std::istreambuf_iterator<char>(file), {});
-  if (!file || std::filesystem::is_directory(path)) fail(ErrorKind::kModel, "{}: cannot be read", path.string());
+  for (size_t done = 0; file; text.resize(done)) {
+    text.resize(done + (1 << 20));
+    file.read(text.data() + done, 1 << 20);
+    done += static_cast<size_t>(file.gcount());
+  }
+  if (!file.eof()) fail(ErrorKind::kModel, "{}: cannot be read", path.string());
   return text;
 }
 
@@ -71,9 +75,9 @@ struct Tokenizer::State {
     // Texts that several tokens have: the added one counts, then the one that encoding can give.
     ids.reserve(tokens.size());
     for (const AddedToken& token : spec.added) ids.emplace(at(token.id)->bytes, token.id);
-    for (const bool in_alphabet : {true, false}) {
-      for (const VocabToken& token : spec.vocab) {
-        if (bytes_of_token(token.text).has_value() == in_alphabet) ids.emplace(at(token.id)->bytes, token.id);
+    for (const bool encodable : {true, false}) {
+      for (const Token& token : tokens) {
+        if (token.encodable == encodable) ids.emplace(token.bytes, token.id);
       }
     }
   }

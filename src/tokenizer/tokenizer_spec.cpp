@@ -17,6 +17,8 @@ using Ids = std::unordered_map<std::string_view, int32_t>;
 Ids read_vocab(const JsonNode& vocab, TokenizerSpec* spec) {
   const simdjson::dom::object object = vocab.object();
   Ids ids;
+  ids.reserve(object.size());
+  spec->vocab.reserve(object.size());
   for (const auto& [text, value] : object) {
     int64_t id = -1;
     if (value.get(id) != simdjson::SUCCESS || id < 0 || id >= TokenizerSpec::kMaxTokens) {
