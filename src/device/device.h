@@ -73,6 +73,9 @@ class Device {
   // 1+w norms).
   virtual std::unique_ptr<WeightSink> pack(Weight& weight, DType type, WeightUse use, float offset = 0) = 0;
 
+  // out = +0. Replicated.
+  virtual void zero(View out) = 0;
+
   // out[r] = table[ids[r] - first_id] + 0.0f, and zero where the id lies outside the table's rows (another rank's).
   // Replicated.
   virtual void embed(const Weight& table, std::span<const int32_t> ids, int64_t first_id, View out) = 0;

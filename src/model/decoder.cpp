@@ -157,7 +157,7 @@ Epilogue Decoder::epilogue(const Weight& norm) const {
 
 void Decoder::embed(const StepBatch& batch) {
   const View residual = activations_->residual.take(rows_);
-  device_.sum({}, residual);  // a sum of nothing: zero
+  device_.zero(residual);
   const View slot = communicator_.slot(0, static_cast<int>(rows_));
   device_.embed(weights_.model[TensorId::kEmbedding], batch.ids, plan_.vocab_rows(rank_).global, slot);
   communicator_.reduce(device_, 0, static_cast<int>(rows_), epilogue(weights_.layers[0][TensorId::kInputNorm]));

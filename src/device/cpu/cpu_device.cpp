@@ -97,6 +97,10 @@ class CpuDevice final : public Device {
     });
   }
 
+  void zero(View out) override {
+    by_rows(out.rows, out.columns, [&](int64_t r) { std::fill_n(out.row(r), out.columns, 0.0f); });
+  }
+
   void sum(std::span<const View> terms, View out) override {
     check_sum(terms, out);
     by_rows(out.rows, out.columns, [&](int64_t r) { rows_.sum(terms, r, out.columns, false, out.row(r)); });

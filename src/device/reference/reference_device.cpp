@@ -105,6 +105,11 @@ class ReferenceDevice final : public Device {
     done();
   }
 
+  void zero(View out) override {
+    for (int64_t r = 0; r < out.rows; ++r) std::fill_n(out.row(r), out.columns, 0.0f);
+    done();
+  }
+
   void sum(std::span<const View> terms, View out) override {
     check_sum(terms, out);
     for (int64_t r = 0; r < out.rows; ++r) {
