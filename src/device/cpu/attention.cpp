@@ -19,6 +19,7 @@
 #if COPRIME_SIMD
 HWY_BEFORE_NAMESPACE();
 namespace coprime::HWY_NAMESPACE {
+namespace {
 
 constexpr float kMinusInfinity = -std::numeric_limits<float>::infinity();
 
@@ -161,6 +162,7 @@ void attention(const AttentionWork& work) {
   for (int i = 0; i < count; ++i) divide(queries.o[i], queries.l[i], head_dim);
 }
 
+}  // namespace
 }  // namespace coprime::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 #endif  // COPRIME_SIMD

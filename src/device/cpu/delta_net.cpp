@@ -64,17 +64,9 @@ inline int64_t lay_out(const DeltaNetShape& shape, float* memory, DeltaScratch& 
 #if COPRIME_SIMD
 HWY_BEFORE_NAMESPACE();
 namespace coprime::HWY_NAMESPACE {
+namespace {
 
 // ---- what both forms share
-
-HWY_INLINE float sum_of_squares(const float* x, int64_t count) {
-  Lanes squares = zero();
-  for (int64_t i = 0; i < count; i += 16) {
-    const Lanes lanes = i + 16 <= count ? load(x + i) : load_first(x + i, count - i);
-    squares = fma(lanes, lanes, squares);
-  }
-  return sum_of_lanes(squares);
-}
 
 HWY_INLINE float inverse_norm(const float* x, int64_t count) {
   return 1.0f / __builtin_sqrtf(sum_of_squares(x, count) + 1e-6f);
@@ -355,6 +347,7 @@ void convolution(const ConvolutionWork& work) {
 
 constexpr DeltaNetKernels kDeltaNetKernels = {delta_rule_recurrent, delta_rule_chunked, convolution};
 
+}  // namespace
 }  // namespace coprime::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 #endif  // COPRIME_SIMD

@@ -220,6 +220,21 @@ HWY_INLINE float max_of_lanes(Lanes x) {
   return _mm_cvtss_f32(_mm_max_ss(two, _mm_movehdup_ps(two)));
 }
 
+// The replicated order: lane = column mod 16, columns ascending, fused; then sum_of_lanes().
+HWY_INLINE float sum_of_squares(const float* x, int64_t count) {
+  Lanes squares = zero();
+  int64_t i = 0;
+  for (; i + 16 <= count; i += 16) {
+    const Lanes lanes = load(x + i);
+    squares = fma(lanes, lanes, squares);
+  }
+  if (i < count) {
+    const Lanes lanes = load_first(x + i, count - i);
+    squares = fma(lanes, lanes, squares);
+  }
+  return sum_of_lanes(squares);
+}
+
 }  // namespace coprime::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 #endif  // COPRIME_SIMD

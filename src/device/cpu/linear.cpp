@@ -17,6 +17,7 @@
 #if COPRIME_SIMD
 HWY_BEFORE_NAMESPACE();
 namespace coprime::HWY_NAMESPACE {
+namespace {
 
 #undef COPRIME_UNROLL
 #define COPRIME_UNROLL _Pragma("GCC unroll 16")
@@ -172,6 +173,7 @@ void linear(const LinearWork& work) {
   }
 }
 
+}  // namespace
 }  // namespace coprime::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 #endif  // COPRIME_SIMD

@@ -13,6 +13,7 @@
 #if COPRIME_SIMD
 HWY_BEFORE_NAMESPACE();
 namespace coprime::HWY_NAMESPACE {
+namespace {
 
 // y[i] = f(x[i]) for i in [0, count), 16 at a time.
 template <class F>
@@ -28,20 +29,6 @@ HWY_INLINE void map(const float* x, const float* z, float* y, int64_t count, con
   int64_t i = 0;
   for (; i + 16 <= count; i += 16) store(f(load(x + i), load(z + i)), y + i);
   if (i < count) store_first(f(load_first(x + i, count - i), load_first(z + i, count - i)), y + i, count - i);
-}
-
-HWY_INLINE float sum_of_squares(const float* x, int64_t count) {
-  Lanes squares = zero();
-  int64_t i = 0;
-  for (; i + 16 <= count; i += 16) {
-    const Lanes lanes = load(x + i);
-    squares = fma(lanes, lanes, squares);
-  }
-  if (i < count) {
-    const Lanes lanes = load_first(x + i, count - i);
-    squares = fma(lanes, lanes, squares);
-  }
-  return sum_of_lanes(squares);
 }
 
 HWY_INLINE float rms_scale(const float* x, int64_t count, float eps) {
@@ -121,6 +108,7 @@ void softplus_row(const float* x, float* y, int64_t count) {
 constexpr RowKernels kRowKernels = {rms_norm,   sum,     rotate,      sigmoid_gate, swiglu,      gated_norm,
                                     find_above, exp_row, sigmoid_row, silu_row,     softplus_row};
 
+}  // namespace
 }  // namespace coprime::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 #endif  // COPRIME_SIMD
