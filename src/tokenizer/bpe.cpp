@@ -21,13 +21,16 @@ MergeTable::MergeTable(std::span<const Merge> merges)
 
 Bpe::Bpe(const TokenizerSpec& spec) : merges_(spec.merges) {
   byte_ids_.fill(-1);
-  if (spec.ignore_merges) whole_.reserve(spec.vocab.size());
+  if (spec.ignore_merges) {
+    texts_.reserve(spec.vocab.size());
+    whole_.emplace(spec.vocab.size());
+  }
   for (const VocabToken& token : spec.vocab) {
     if (!spec.ignore_merges && token.text.size() > 2) continue;  // a letter of the alphabet has two bytes at most
     auto bytes = bytes_of_token(token.text);
     if (!bytes) continue;
     if (bytes->size() == 1) byte_ids_[static_cast<unsigned char>((*bytes)[0])] = token.id;
-    if (spec.ignore_merges) whole_.emplace(std::move(*bytes), token.id);
+    if (spec.ignore_merges) whole_->insert(texts_.emplace_back(std::move(*bytes)), token.id);
   }
 }
 
@@ -42,12 +45,8 @@ bool Bpe::candidate(const Room& room, int32_t position, Room::Candidate* out) co
 }
 
 void Bpe::encode(std::string_view piece, Room* room, std::vector<int32_t>* ids) const {
-  if (!whole_.empty()) {
-    const auto found = whole_.find(piece);
-    if (found != whole_.end()) {
-      ids->push_back(found->second);
-      return;
-    }
+  if (whole_) {
+    if (const int32_t id = whole_->find(piece); id >= 0) return ids->push_back(id);
   }
   COPRIME_CHECK(piece.size() <= INT32_MAX, "a piece of {} bytes", piece.size());
   auto& symbols = room->symbols_;

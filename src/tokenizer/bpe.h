@@ -3,13 +3,13 @@
 
 #include <array>
 #include <cstdint>
-#include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 #include <vector>
 
+#include "tokenizer/text_table.h"
 #include "tokenizer/tokenizer_spec.h"
 
 namespace coprime {
@@ -44,6 +44,8 @@ class MergeTable {
 class Bpe {
  public:
   explicit Bpe(const TokenizerSpec& spec);
+  Bpe(const Bpe&) = delete;  // whole_ points into texts_
+  Bpe& operator=(const Bpe&) = delete;
 
   // One caller's room, kept between pieces.
   class Room {
@@ -63,16 +65,12 @@ class Bpe {
   void encode(std::string_view piece, Room* room, std::vector<int32_t>* ids) const;
 
  private:
-  struct TextHash {
-    using is_transparent = void;
-    size_t operator()(std::string_view text) const { return std::hash<std::string_view>{}(text); }
-  };
-
   bool candidate(const Room& room, int32_t position, Room::Candidate* out) const;
 
   std::array<int32_t, 256> byte_ids_;
   MergeTable merges_;
-  std::unordered_map<std::string, int32_t, TextHash, std::equal_to<>> whole_;  // only if the model ignores merges
+  std::vector<std::string> texts_;  // both only if the model ignores merges
+  std::optional<TextTable> whole_;
 };
 
 }  // namespace coprime

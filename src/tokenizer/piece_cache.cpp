@@ -1,6 +1,7 @@
 #include "tokenizer/piece_cache.h"
 
 #include <cstring>
+#include <span>
 
 #include "base/hash.h"
 

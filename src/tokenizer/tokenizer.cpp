@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <fstream>
-#include <unordered_map>
 
 #include "base/error.h"
 #include "tokenizer/added_tokens.h"
@@ -11,6 +10,7 @@
 #include "tokenizer/nfc.h"
 #include "tokenizer/piece_cache.h"
 #include "tokenizer/pre_tokenizer.h"
+#include "tokenizer/text_table.h"
 #include "tokenizer/tokenizer_spec.h"
 #include "tokenizer/utf8.h"
 
@@ -59,6 +59,7 @@ std::string read_file(const std::filesystem::path& path) {
 struct Tokenizer::State {
   State(const TokenizerSpec& spec, const std::string& where)
       : tokens(tokens_of(spec)),
+        ids(tokens.size()),
         bpe(spec),
         pre_tokenizer(spec.steps, where),
         nfc(spec.nfc),
@@ -73,11 +74,10 @@ struct Tokenizer::State {
       }
     }
     // Texts that several tokens have: the added one counts, then the one that encoding can give.
-    ids.reserve(tokens.size());
-    for (const AddedToken& token : spec.added) ids.emplace(at(token.id)->bytes, token.id);
+    for (const AddedToken& token : spec.added) ids.insert(at(token.id)->bytes, token.id);
     for (const bool encodable : {true, false}) {
       for (const Token& token : tokens) {
-        if (token.encodable == encodable) ids.emplace(token.bytes, token.id);
+        if (token.encodable == encodable) ids.insert(token.bytes, token.id);
       }
     }
   }
@@ -91,7 +91,7 @@ struct Tokenizer::State {
   }
 
   std::vector<Token> tokens;
-  std::unordered_map<std::string_view, int32_t> ids;  // by text
+  TextTable ids;  // by text
   AddedTokens in_text, in_normalized;
   Bpe bpe;
   PreTokenizer pre_tokenizer;
@@ -162,10 +162,7 @@ bool Tokenizer::is_special(int32_t id) const {
   return token != nullptr && token->special;
 }
 
-int32_t Tokenizer::find(std::string_view token) const {
-  const auto found = state_->ids.find(token);
-  return found == state_->ids.end() ? -1 : found->second;
-}
+int32_t Tokenizer::find(std::string_view token) const { return state_->ids.find(token); }
 
 int32_t Tokenizer::vocab_size() const { return state_->tokens.back().id + 1; }
 

@@ -2,34 +2,34 @@
 
 #include <algorithm>
 #include <array>
-#include <unordered_map>
+#include <unordered_set>
 
 #include "base/error.h"
 #include "tokenizer/byte_alphabet.h"
 #include "tokenizer/json_node.h"
 #include "tokenizer/pipeline_spec.h"
+#include "tokenizer/text_table.h"
 
 namespace coprime {
 namespace {
 
-using Ids = std::unordered_map<std::string_view, int32_t>;
-
-Ids read_vocab(const JsonNode& vocab, TokenizerSpec* spec) {
+TextTable read_vocab(const JsonNode& vocab, TokenizerSpec* spec) {
   const simdjson::dom::object object = vocab.object();
-  Ids ids;
-  ids.reserve(object.size());
-  spec->vocab.reserve(object.size());
+  size_t count = 0;
+  for (auto it = object.begin(); it != object.end(); ++it) ++count;  // size() stops at 2^24 - 1
+  if (count == 0) fail(ErrorKind::kModel, "{}: there is no token", vocab.path());
+  TextTable ids(count);
+  spec->vocab.reserve(count);
   for (const auto& [text, value] : object) {
     int64_t id = -1;
     if (value.get(id) != simdjson::SUCCESS || id < 0 || id >= TokenizerSpec::kMaxTokens) {
       JsonNode(value, fmt::format("{}.{}", vocab.path(), quoted(text))).token_id();  // says what is wrong
     }
-    if (!ids.emplace(text, static_cast<int32_t>(id)).second) {
+    if (!ids.insert(text, static_cast<int32_t>(id))) {
       fail(ErrorKind::kModel, "{}: the token {} stands there twice", vocab.path(), quoted(text));
     }
     spec->vocab.push_back({static_cast<int32_t>(id), std::string(text)});
   }
-  if (ids.empty()) fail(ErrorKind::kModel, "{}: there is no token", vocab.path());
   return ids;
 }
 
@@ -53,18 +53,17 @@ std::pair<std::string_view, std::string_view> merge_parts(simdjson::dom::element
   return {left, right};
 }
 
-void read_merges(const JsonNode& merges, const Ids& ids, TokenizerSpec* spec) {
+void read_merges(const JsonNode& merges, const TextTable& ids, TokenizerSpec* spec) {
   std::string joined;
   for (const simdjson::dom::element value : merges.array()) {
     const size_t rank = spec->merges.size();
     const auto [left, right] = merge_parts(value, merges.path(), rank);
     joined.assign(left).append(right);
     const auto id_of = [&](std::string_view text) {
-      const auto found = ids.find(text);
-      if (found == ids.end()) {
+      const int32_t id = ids.find(text);
+      if (id < 0)
         fail(ErrorKind::kModel, "{}[{}]: {} is no token of the vocabulary", merges.path(), rank, quoted(text));
-      }
-      return found->second;
+      return id;
     };
     spec->merges.push_back({id_of(left), id_of(right), id_of(joined)});
   }
@@ -81,7 +80,7 @@ bool all_bytes_have_tokens(const TokenizerSpec& spec) {
   return std::find(have.begin(), have.end(), false) == have.end();
 }
 
-Ids read_model(const JsonNode& model, TokenizerSpec* spec) {
+TextTable read_model(const JsonNode& model, TokenizerSpec* spec) {
   if (model.text_or("type", "BPE") != "BPE") model.need("type").refuse("BPE");
   for (const std::string_view key : {"continuing_subword_prefix", "end_of_word_suffix"}) {
     if (!model.text_or(key, "").empty()) model.need(key).refuse("null");
@@ -92,7 +91,7 @@ Ids read_model(const JsonNode& model, TokenizerSpec* spec) {
     double rate = 1;
     if (dropout->value().get(rate) != simdjson::SUCCESS || rate != 0) dropout->refuse("null");
   }
-  Ids ids = read_vocab(model.need("vocab"), spec);
+  TextTable ids = read_vocab(model.need("vocab"), spec);
   read_merges(model.need("merges"), ids, spec);
   spec->ignore_merges = model.flag_or("ignore_merges", false);
   if (const auto unknown = model.get("unk_token"); unknown && !all_bytes_have_tokens(*spec)) {
@@ -101,8 +100,8 @@ Ids read_model(const JsonNode& model, TokenizerSpec* spec) {
   return ids;
 }
 
-void read_added(const JsonNode& tokens, const Ids& ids, TokenizerSpec* spec) {
-  std::unordered_map<std::string_view, int32_t> seen;
+void read_added(const JsonNode& tokens, const TextTable& ids, TokenizerSpec* spec) {
+  std::unordered_set<std::string_view> seen;
   for (const JsonNode& node : tokens.items()) {
     AddedToken token;
     const std::string_view content = node.need("content").text();
@@ -114,11 +113,11 @@ void read_added(const JsonNode& tokens, const Ids& ids, TokenizerSpec* spec) {
     token.special = node.flag_or("special", false);
     token.normalized = node.flag_or("normalized", !token.special);
     if (content.empty()) node.need("content").refuse("some text");
-    const auto in_vocab = ids.find(content);
-    if (in_vocab != ids.end() && in_vocab->second != token.id) {
-      node.need("id").refuse(fmt::format("{}, as the vocabulary says", in_vocab->second));
+    const int32_t in_vocab = ids.find(content);
+    if (in_vocab >= 0 && in_vocab != token.id) {
+      node.need("id").refuse(fmt::format("{}, as the vocabulary says", in_vocab));
     }
-    if (!seen.emplace(content, token.id).second) node.need("content").refuse("each added token once");
+    if (!seen.insert(content).second) node.need("content").refuse("each added token once");
     spec->added.push_back(std::move(token));
   }
 }
@@ -152,7 +151,7 @@ TokenizerSpec parse_tokenizer_json(std::string_view json, const std::string& whe
   simdjson::dom::parser parser;
   const JsonNode root = parse_json(&parser, json, where);
   TokenizerSpec spec;
-  const Ids ids = read_model(root.need("model"), &spec);
+  const TextTable ids = read_model(root.need("model"), &spec);
   if (const auto added = root.get("added_tokens")) read_added(*added, ids, &spec);
   read_pipeline(root, &spec);
   check_ids(spec, where);

@@ -226,6 +226,7 @@ TEST(TokenizerFile, ids_are_whole_unique_and_in_range) {
   for (const char* id : {"-1", "16777216", "2147483648", "18446744073709551615", "1.5", "\"2\"", "null", "[2]"}) {
     EXPECT_REFUSED(vocab, std::string("\"c\": ") + id, "tiny.model.vocab", "token id");
   }
+  EXPECT_REFUSED(R"("vocab": {)", R"("vocab": {}, "was": {)", "tiny.model.vocab", "no token");
   EXPECT_REFUSED(vocab, R"("c": 1)", "id 1 ", "\"b\"", "\"c\"");
   EXPECT_REFUSED(vocab, R"("c": 2, "c": 5)", "\"c\"", "twice");
   EXPECT_REFUSED(R"("id": 9)", R"("id": 2)", "id 2 ");
