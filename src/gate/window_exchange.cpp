@@ -49,7 +49,7 @@ class WindowExchange final : public ExchangeState {
       } else if (std::optional<Verdict> verdict = watch_.check(absent)) {
         give_up(*verdict);
       }
-      window_.sleep(sequence(), absent, watch_.sleep_us());
+      window_.sleep(sequence(), watch_.sleep_us());
     };
     wait_until(policy_, ready, sleep);
     watch_.advance();
@@ -58,7 +58,7 @@ class WindowExchange final : public ExchangeState {
 
   void tell_peers(int blamed) override {
     watch_.give_up(blamed);
-    window_.ring_all();
+    window_.ring();
   }
 
  private:

@@ -14,14 +14,15 @@ constexpr std::string_view kWhat = "the shared window";
 constexpr std::string_view kAdvice = "use a smaller --prefill-chunk or fewer ranks";
 }  // namespace
 
-// The region is one page of header, the ranks' controls, and from the next page on the slots:
+// The region is a header, the bell, the ranks' controls, and from the next page on the slots:
 // [rank][parity][slot_bytes].
 struct ShmRegion::Header {
   uint64_t magic, ranks, slot_bytes;
 };
 
 namespace {
-constexpr size_t kControlsOffset = 128;
+constexpr size_t kBellOffset = 128;
+constexpr size_t kControlsOffset = kBellOffset + sizeof(ShmRegion::Bell);
 constexpr size_t kSlotsOffset =
     (kControlsOffset + kMaxRanks * sizeof(ShmRegion::RankControl) + kPage - 1) / kPage * kPage;
 }  // namespace
@@ -66,6 +67,8 @@ size_t ShmRegion::slot_bytes() const { return reinterpret_cast<const Header*>(me
 ShmRegion::RankControl& ShmRegion::control(int rank) const {
   return reinterpret_cast<RankControl*>(memory_.data() + kControlsOffset)[rank];
 }
+
+ShmRegion::Bell& ShmRegion::bell() const { return *reinterpret_cast<Bell*>(memory_.data() + kBellOffset); }
 
 std::byte* ShmRegion::slot(int rank, int parity) const {
   return memory_.data() + kSlotsOffset + (2 * static_cast<size_t>(rank) + static_cast<size_t>(parity)) * slot_bytes();

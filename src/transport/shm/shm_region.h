@@ -1,5 +1,5 @@
-// The memory of a shared window: for each rank its publications, its doorbell and two slots of equal size. The front
-// creates it, every rank attaches. It knows the layout and nothing of the protocol: that is Window's.
+// The memory of a shared window: for each rank its publications and two slots of equal size, and one bell for all. The
+// front creates it, every rank attaches. It knows the layout and nothing of the protocol: that is Window's.
 #pragma once
 
 #include <atomic>
@@ -37,10 +37,15 @@ class ShmRegion {
     alignas(128) std::atomic<uint64_t> published;  // the last sequence whose slot is complete
     SlotHeader headers[2];                         // by parity of the sequence
     alignas(128) uint64_t part_ends[2][kMaxRanks];
-    // Written by the rank and its peers: the peers that it sleeps for, one bit each; also the word that it sleeps on.
-    alignas(128) std::atomic<uint32_t> awaited;
   };
   RankControl& control(int rank) const;
+
+  // The bell that wakes all sleepers at once. Written by all.
+  struct Bell {
+    alignas(128) std::atomic<uint32_t> sleepers;  // one bit a rank
+    std::atomic<uint32_t> rings;                  // the word that they sleep on
+  };
+  Bell& bell() const;
   std::byte* slot(int rank, int parity) const;
 
  private:

@@ -1,23 +1,23 @@
-// Sleeping and waking. A rank's word `awaited` has one bit for each peer that it sleeps for, and is also the futex
-// word:
+// Sleeping and waking. A gate is over for all ranks at once, when the last one publishes: that one rings the bell, and
+// one call wakes all sleepers.
 //
-//   sleeper r, for sequence s                          publisher p of sequence t
-//   (1) awaited[r] = missing              seq_cst      (a) published[p] = t                          seq_cst
-//   (2) for each p missing: published[p]? seq_cst      (b) if awaited[r] has bit p                   seq_cst
-//       clear the bits of those there                  (c)   clear bit p; if that made it 0, wake r
-//   (3) if awaited[r] != 0: futex wait on that value
-//   (4) awaited[r] = 0
+//   sleeper r, for sequence s                       publisher p of sequence s
+//   (1) v = rings                                   (a) published[p] = s              seq_cst
+//   (2) set bit r of sleepers        seq_cst        (b) published[q] >= s for all q?  seq_cst   if not: done
+//   (3) published[q] >= s for all q? seq_cst        (c) sleepers = 0, and were there any?  seq_cst   if not: done
+//       if so: done                                 (d) rings += 1
+//   (4) futex wait while rings == v                 (e) wake all that wait on rings
+//   (5) clear bit r of sleepers
 //
-// No wake-up is lost. Let r sleep in (3), with bit p still set at (2). Then r's load (2) came before p's store (a) of s
-// in the one order of all seq_cst operations, so that r's store (1) comes before p's load (b) after it: p sees its bit,
-// unless it is cleared already. Only p itself and ring_all() clear bit p from outside, so every bit that is set at (3)
-// is cleared by the time that its peer has published s and gone through (c); whoever clears the last one wakes r, or
-// changes the word before r's futex call looks at it, which then does not sleep.
+// No wake-up is lost. Let p be the rank whose store (a) of s is the last of all in the one order of seq_cst operations:
+// its (b) is true. If r's (2) comes before p's (c) in that order, p sees the bit, or another rank at (c) took it;
+// whoever took it goes on to (d), which comes after r's load (1), since (1) is before (2) in r and the bit was read at
+// (c): then v is old by the time of (4), or r sleeps already and (e) wakes it. If r's (2) comes after p's (c), r's (3)
+// comes after p's (a) and after all others: r sees that all is there and does not sleep.
 //
-// A wake-up may be early: p may come to (c) for sequence t = s - 1 when r, who has seen s - 1 by itself, sleeps for s
-// already, and clear a bit that p will not clear again. That only brings the wake-up forward, as r wakes when the last
-// bit goes: it looks at `published` again, and arms for those that are still missing. So one sleep costs one wake-up,
-// by the last peer, and not one for each peer.
+// A wake-up may be early: several ranks may find (b) true, and one of them, late, may take the bit of a rank that
+// sleeps for s + 1 already. By the same argument that rank's v is old, so that it wakes, looks again and sleeps anew
+// with its bit set.
 #include "transport/shm/window.h"
 
 #include <linux/futex.h>
@@ -25,8 +25,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include <algorithm>
-#include <bit>
+#include <limits>
 
 #include "base/check.h"
 
@@ -39,7 +38,9 @@ void futex_wait(std::atomic<uint32_t>& word, uint32_t value, int64_t timeout_us)
   ::syscall(SYS_futex, &word, FUTEX_WAIT, value, &timeout, nullptr, 0);
 }
 
-void futex_wake(std::atomic<uint32_t>& word) { ::syscall(SYS_futex, &word, FUTEX_WAKE, 1, nullptr, nullptr, 0); }
+void futex_wake_all(std::atomic<uint32_t>& word) {
+  ::syscall(SYS_futex, &word, FUTEX_WAKE, std::numeric_limits<int>::max(), nullptr, nullptr, 0);
+}
 
 }  // namespace
 
@@ -48,35 +49,32 @@ Window::Window(std::shared_ptr<const ShmRegion> region, int rank)
   COPRIME_CHECK(rank >= 0 && rank < region_->ranks(), "rank {} of {}", rank, region_->ranks());
 }
 
+bool Window::all_published(uint64_t sequence) const {
+  for (int rank = 0; rank < ranks(); ++rank) {
+    if (region_->control(rank).published.load(std::memory_order_seq_cst) < sequence) return false;
+  }
+  return true;
+}
+
 void Window::publish(uint64_t sequence) {
   region_->control(rank_).published.store(sequence, std::memory_order_seq_cst);
-  const uint32_t mine = 1u << rank_;
-  for (int peer = 0; peer < ranks(); ++peer) {
-    std::atomic<uint32_t>& awaited = region_->control(peer).awaited;
-    if ((awaited.load(std::memory_order_seq_cst) & mine) == 0) continue;
-    if (awaited.fetch_and(~mine, std::memory_order_seq_cst) == mine) futex_wake(awaited);
-  }
+  if (all_published(sequence)) ring();
 }
 
-void Window::sleep(uint64_t sequence, uint32_t missing, int64_t timeout_us) {
-  std::atomic<uint32_t>& awaited = region_->control(rank_).awaited;
-  awaited.store(missing, std::memory_order_seq_cst);
-  uint32_t absent = 0;
-  for (uint32_t rest = missing; rest != 0; rest &= rest - 1) {
-    const int peer = std::countr_zero(rest);
-    if (region_->control(peer).published.load(std::memory_order_seq_cst) < sequence) absent |= 1u << peer;
-  }
-  uint32_t value = awaited.load(std::memory_order_seq_cst);
-  if (absent != missing) value = awaited.fetch_and(absent, std::memory_order_seq_cst) & absent;
-  if (value != 0) futex_wait(awaited, value, timeout_us);
-  awaited.store(0, std::memory_order_relaxed);
+void Window::ring() {
+  ShmRegion::Bell& bell = region_->bell();
+  if (bell.sleepers.load(std::memory_order_seq_cst) == 0) return;
+  if (bell.sleepers.exchange(0, std::memory_order_seq_cst) == 0) return;
+  bell.rings.fetch_add(1, std::memory_order_seq_cst);
+  futex_wake_all(bell.rings);
 }
 
-void Window::ring_all() {
-  for (int peer = 0; peer < ranks(); ++peer) {
-    std::atomic<uint32_t>& awaited = region_->control(peer).awaited;
-    if (peer != rank_ && awaited.exchange(0, std::memory_order_seq_cst) != 0) futex_wake(awaited);
-  }
+void Window::sleep(uint64_t sequence, int64_t timeout_us) {
+  ShmRegion::Bell& bell = region_->bell();
+  const uint32_t mine = 1u << rank_, rings = bell.rings.load(std::memory_order_seq_cst);
+  bell.sleepers.fetch_or(mine, std::memory_order_seq_cst);
+  if (!all_published(sequence)) futex_wait(bell.rings, rings, timeout_us);
+  bell.sleepers.fetch_and(~mine, std::memory_order_seq_cst);
 }
 
 }  // namespace coprime

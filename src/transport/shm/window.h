@@ -38,7 +38,7 @@ class Window {
   SlotHeader& header(uint64_t sequence) { return region_->control(rank_).headers[sequence & 1]; }
   std::span<uint64_t> part_ends(uint64_t sequence) { return region_->control(rank_).part_ends[sequence & 1]; }
 
-  // Makes slot, header and part ends visible to all, and wakes the peers that sleep for this rank alone.
+  // Makes slot, header and part ends visible to all; the last rank to publish a sequence wakes those that sleep.
   void publish(uint64_t sequence);
 
   // Whether the peer has published the sequence; if so its slot, header and ends may be read until this rank publishes
@@ -54,14 +54,16 @@ class Window {
     return region_->control(peer).part_ends[sequence & 1];
   }
 
-  // Sleeps until all `missing` peers (one bit each) have published the sequence, or somebody rings, or timeout_us has
-  // passed. May return early: the caller looks again.
-  void sleep(uint64_t sequence, uint32_t missing, int64_t timeout_us);
+  // Sleeps until all ranks have published the sequence, or somebody rings, or timeout_us has passed. May return early:
+  // the caller looks again.
+  void sleep(uint64_t sequence, int64_t timeout_us);
 
-  // Wakes every peer, whatever it sleeps for.
-  void ring_all();
+  // Wakes every rank that sleeps.
+  void ring();
 
  private:
+  bool all_published(uint64_t sequence) const;
+
   std::shared_ptr<const ShmRegion> region_;
   int rank_;
   size_t slot_bytes_;

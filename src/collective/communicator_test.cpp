@@ -1,0 +1,372 @@
+#include "collective/communicator.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <random>
+
+#include "base/error.h"
+#include "base/hash.h"
+#include "device/reference/reference_device.h"
+#include "gate/testing.h"
+
+namespace coprime {
+namespace {
+
+using testing::Link;
+using testing::link_name;
+using testing::run_processes;
+using testing::run_threads;
+using testing::TestWorld;
+
+constexpr int kLayers = 2;
+constexpr float kEps = 1e-6f;
+
+GateSchedule make_schedule(int64_t columns, int max_rows) {
+  GateSchedule schedule = {{GateKind::kEmbedding, -1, columns * 4, max_rows}};
+  for (int layer = 0; layer < kLayers; ++layer) {
+    schedule.push_back({GateKind::kAttention, layer, columns * 4, max_rows});
+    schedule.push_back({GateKind::kFfn, layer, columns * 4, max_rows});
+  }
+  return schedule;
+}
+
+// The contribution of a rank to a gate of a step: any float will do that shows the order of additions.
+float element(int step, int entry, int rank, int64_t index) {
+  uint64_t bits = static_cast<uint64_t>(index) + 1;
+  for (const uint64_t part : {static_cast<uint64_t>(step), static_cast<uint64_t>(entry), static_cast<uint64_t>(rank)}) {
+    bits = (bits ^ (part + 0x9e3779b97f4a7c15u)) * 0xbf58476d1ce4e5b9u;
+    bits ^= bits >> 29;
+  }
+  const float mantissa = static_cast<float>(static_cast<int64_t>(bits >> 40)) - 8388608.0f;
+  return std::ldexp(mantissa, static_cast<int>(bits % 12) - 26);
+}
+
+std::vector<float> norm_weights(int64_t columns) {
+  std::vector<float> weights(static_cast<size_t>(columns));
+  for (size_t i = 0; i < weights.size(); ++i) weights[i] = 0.5f + static_cast<float>(i % 7) * 0.25f;
+  return weights;
+}
+
+uint64_t hash_of(std::span<const float> values, uint64_t seed) { return hash_bytes(std::as_bytes(values), seed); }
+
+// Runs one step after another and hashes all residuals and norms.
+uint64_t run_steps(Communicator& communicator, Device& device, int64_t columns, std::span<const int> rows_of_step) {
+  const std::vector<float> weights = norm_weights(columns);
+  uint64_t hash = 0;
+  for (size_t step = 0; step < rows_of_step.size(); ++step) {
+    const int rows = rows_of_step[step];
+    std::vector<float> residual(static_cast<size_t>(rows * columns)), normed(residual.size());
+    communicator.begin_step();
+    for (int entry = 0; entry < 1 + 2 * kLayers; ++entry) {
+      const View slot = communicator.slot(entry, rows);
+      for (int64_t i = 0; i < rows * columns; ++i)
+        slot.data[i] = element(static_cast<int>(step), entry, communicator.rank(), i);
+      const bool last = entry == 2 * kLayers;
+      communicator.reduce(device, entry, rows,
+                          {.residual = make_view(residual.data(), rows, columns),
+                           .norm_weight = last ? nullptr : weights.data(),
+                           .eps = kEps,
+                           .normed = make_view(normed.data(), rows, columns)});
+      hash = hash_of(residual, hash);
+      if (!last) hash = hash_of(normed, hash);
+    }
+  }
+  return hash;
+}
+
+// The same in plain loops, with the sum in rank order. The norm is the reference device's.
+uint64_t expected_hash(int ranks, int64_t columns, std::span<const int> rows_of_step) {
+  const auto device = make_reference_device();
+  const std::vector<float> weights = norm_weights(columns);
+  uint64_t hash = 0;
+  for (size_t step = 0; step < rows_of_step.size(); ++step) {
+    const int rows = rows_of_step[step];
+    std::vector<float> residual(static_cast<size_t>(rows * columns)), normed(residual.size());
+    for (int entry = 0; entry < 1 + 2 * kLayers; ++entry) {
+      for (int64_t i = 0; i < rows * columns; ++i) {
+        float sum = element(static_cast<int>(step), entry, 0, i);
+        for (int rank = 1; rank < ranks; ++rank) sum = sum + element(static_cast<int>(step), entry, rank, i);
+        residual[static_cast<size_t>(i)] += sum;
+      }
+      hash = hash_of(residual, hash);
+      if (entry == 2 * kLayers) continue;
+      device->rms_norm(make_view(residual.data(), rows, columns), weights.data(), kEps,
+                       make_view(normed.data(), rows, columns));
+      hash = hash_of(normed, hash);
+    }
+  }
+  return hash;
+}
+
+struct Case {
+  Link link;
+  int ranks;
+};
+
+class Communicators : public ::testing::TestWithParam<Case> {};
+
+// Rows of decode and of prefill: both ways to sum are met (512 rows of 64 columns are 128 KiB).
+constexpr int64_t kColumns = 64;
+constexpr int kRowsOfStep[] = {1, 3, 512, 1, 17, 511, 400};
+
+TEST_P(Communicators, all_threads_hold_the_sum_in_rank_order) {
+  const auto [link, ranks] = GetParam();
+  const GateSchedule schedule = make_schedule(kColumns, 512);
+  const TestWorld world(link, ranks, largest_slot_bytes(schedule));
+  const uint64_t expected = expected_hash(ranks, kColumns, kRowsOfStep);
+  run_threads(ranks, [&](int rank) {
+    const auto device = make_reference_device();
+    Communicator communicator(world.join(rank), schedule);
+    EXPECT_EQ(run_steps(communicator, *device, kColumns, kRowsOfStep), expected) << "rank " << rank;
+    EXPECT_EQ(communicator.statistics().gates, std::size(kRowsOfStep) * schedule.size());
+  });
+}
+
+TEST_P(Communicators, all_processes_hold_the_sum_in_rank_order) {
+  const auto [link, ranks] = GetParam();
+  const GateSchedule schedule = make_schedule(kColumns, 512);
+  const TestWorld world(link, ranks, largest_slot_bytes(schedule));
+  const uint64_t expected = expected_hash(ranks, kColumns, kRowsOfStep);
+  const auto statuses = run_processes(ranks, [&](int rank) {
+    const auto device = make_reference_device();
+    Communicator communicator(world.join(rank), schedule);
+    return run_steps(communicator, *device, kColumns, kRowsOfStep) == expected ? 0 : 1;
+  });
+  EXPECT_EQ(statuses, std::vector<int>(static_cast<size_t>(ranks)));
+}
+
+// Rank r holds r columns of every row (rank 0 none), at places in descending order with gaps.
+TEST_P(Communicators, gathers_parts_of_unequal_size) {
+  const auto [link, ranks] = GetParam();
+  constexpr int kRows = 5;
+  const int64_t widest = std::max(ranks - 1, 1), columns = 20 * ranks;
+  const GateSchedule schedule = {{GateKind::kFfnInput, 0, widest * 4, kRows},
+                                 {GateKind::kFfnOutput, 0, widest * 4, kRows}};
+  const TestWorld world(link, ranks, largest_slot_bytes(schedule));
+  std::vector<GatherPart> parts;
+  for (int rank = 0; rank < ranks; ++rank) parts.push_back({20 * int64_t{ranks - 1 - rank}, rank});
+  run_threads(ranks, [&](int rank) {
+    const auto device = make_reference_device();
+    Communicator communicator(world.join(rank), schedule);
+    communicator.hash_gates(true);
+    for (int step = 0; step < 3; ++step) {
+      communicator.begin_step();
+      for (int entry = 0; entry < 2; ++entry) {
+        const View slot = communicator.slot(entry, kRows);
+        for (int64_t row = 0; row < kRows; ++row) {
+          for (int64_t c = 0; c < rank; ++c) slot.row(row)[c] = element(step, entry, rank, row * 100 + c);
+        }
+        std::vector<float> out(static_cast<size_t>(kRows * (columns + 3)), -1.0f), expected = out;
+        communicator.all_gather(*device, entry, kRows, parts, {out.data(), kRows, columns, columns + 3});
+        for (int peer = 0; peer < ranks; ++peer) {
+          for (int64_t row = 0; row < kRows; ++row) {
+            for (int64_t c = 0; c < peer; ++c) {
+              expected[static_cast<size_t>(row * (columns + 3) + parts[static_cast<size_t>(peer)].first + c)] =
+                  element(step, entry, peer, row * 100 + c);
+            }
+          }
+        }
+        ASSERT_EQ(out, expected) << "rank " << rank;
+      }
+      EXPECT_EQ(communicator.gate_hashes().size(), 2u);
+    }
+  });
+}
+
+std::vector<Case> all_cases() {
+  std::vector<Case> cases;
+  for (const Link link : {Link::kShm, Link::kTcp}) {
+    for (const int ranks : {1, 2, 3, 4, 5, 6, 7, 8, 16}) cases.push_back({link, ranks});
+  }
+  return cases;
+}
+
+INSTANTIATE_TEST_SUITE_P(All, Communicators, ::testing::ValuesIn(all_cases()), [](const auto& tested) {
+  return fmt::format("{}_{}", link_name(tested.param.link), tested.param.ranks);
+});
+
+TEST(Communicator, a_world_of_one_needs_no_link) {
+  const GateSchedule schedule = make_schedule(kColumns, 512);
+  const auto device = make_reference_device();
+  Communicator communicator(make_local_exchange(largest_slot_bytes(schedule)), schedule);
+  EXPECT_EQ(run_steps(communicator, *device, kColumns, kRowsOfStep), expected_hash(1, kColumns, kRowsOfStep));
+  EXPECT_EQ(communicator.statistics().time_us, 0);
+}
+
+// The sum that owners make of a bulk step is the one that all make when the same rows come a few at a time.
+TEST(Communicator, sums_by_owners_have_the_bits_of_sums_at_all) {
+  constexpr int kRanks = 3, kRows = 300;
+  ASSERT_TRUE(sums_by_owner(kRows, kColumns * 4, kRanks));
+  ASSERT_FALSE(sums_by_owner(100, kColumns * 4, kRanks));
+  const GateSchedule schedule = make_schedule(kColumns, kRows);
+  for (const Link link : {Link::kShm, Link::kTcp}) {
+    const TestWorld world(link, kRanks, largest_slot_bytes(schedule));
+    run_threads(kRanks, [&](int rank) {
+      const auto device = make_reference_device();
+      const std::vector<float> weights = norm_weights(kColumns);
+      Communicator communicator(world.join(rank), schedule);
+      const auto step = [&](int first, int rows, std::vector<float>& residual, std::vector<float>& normed) {
+        communicator.begin_step();
+        for (int entry = 0; entry < 1 + 2 * kLayers; ++entry) {
+          const View slot = communicator.slot(entry, rows);
+          for (int64_t i = 0; i < rows * kColumns; ++i) slot.data[i] = element(0, entry, rank, first * kColumns + i);
+          communicator.reduce(*device, entry, rows,
+                              {make_view(residual.data() + first * kColumns, rows, kColumns), weights.data(), kEps,
+                               make_view(normed.data() + first * kColumns, rows, kColumns)});
+        }
+      };
+      std::vector<float> bulk(kRows * kColumns), bulk_normed(bulk.size()), few(bulk.size()), few_normed(bulk.size());
+      step(0, kRows, bulk, bulk_normed);
+      for (int first = 0; first < kRows; first += 100) step(first, 100, few, few_normed);
+      EXPECT_EQ(hash_of(bulk, 0), hash_of(few, 0));
+      EXPECT_EQ(hash_of(bulk_normed, 0), hash_of(few_normed, 0));
+    });
+  }
+}
+
+TEST(Communicator, the_hashes_of_all_gates_are_equal_on_all_ranks_and_links) {
+  constexpr int kRanks = 3;
+  const GateSchedule schedule = make_schedule(kColumns, 512);
+  std::vector<std::vector<uint64_t>> hashes(2 * kRanks);
+  for (const Link link : {Link::kShm, Link::kTcp}) {
+    const TestWorld world(link, kRanks, largest_slot_bytes(schedule));
+    run_threads(kRanks, [&](int rank) {
+      const auto device = make_reference_device();
+      Communicator communicator(world.join(rank), schedule);
+      communicator.hash_gates(true);
+      run_steps(communicator, *device, kColumns, std::array{1, 512});
+      const auto gates = communicator.gate_hashes();
+      hashes[static_cast<size_t>(rank + (link == Link::kTcp ? kRanks : 0))] = {gates.begin(), gates.end()};
+    });
+  }
+  EXPECT_EQ(hashes[0].size(), schedule.size());
+  for (const auto& other : hashes) EXPECT_EQ(other, hashes[0]);
+}
+
+TEST(Communicator, statistics_count_gates_bytes_and_time) {
+  const GateSchedule schedule = make_schedule(kColumns, 512);
+  const TestWorld world(Link::kShm, 3, largest_slot_bytes(schedule));
+  run_threads(3, [&](int rank) {
+    const auto device = make_reference_device();
+    Communicator communicator(world.join(rank), schedule);
+    run_steps(communicator, *device, kColumns, std::array{2, 300});
+    const GateStatistics& statistics = communicator.statistics();
+    EXPECT_EQ(statistics.gates, 10u);
+    EXPECT_EQ(statistics.bytes, 5u * (2 * 256 + 2 * 100 * 256));
+    EXPECT_GT(statistics.time_us, 0);
+    EXPECT_LE(statistics.wait_us, statistics.time_us);
+  });
+}
+
+TEST(SumsByOwner, only_bulk_of_more_than_two_ranks_with_a_row_for_each) {
+  EXPECT_FALSE(sums_by_owner(4096, 16384, 1));
+  EXPECT_FALSE(sums_by_owner(4096, 16384, 2));
+  EXPECT_TRUE(sums_by_owner(4096, 16384, 3));
+  EXPECT_FALSE(sums_by_owner(1, 1 << 20, 3));
+  EXPECT_FALSE(sums_by_owner(8, 1 << 20, 16));
+  EXPECT_TRUE(sums_by_owner(16, 1 << 20, 16));
+  EXPECT_FALSE(sums_by_owner(16, 64, 16));
+}
+
+// Runs `body` on a fresh communicator of one rank; the error's text, which must come again at the next call.
+template <class Body>
+std::string sticky_error(Body&& body) {
+  const GateSchedule schedule = make_schedule(kColumns, 4);
+  const auto device = make_reference_device();
+  Communicator communicator(make_local_exchange(largest_slot_bytes(schedule)), schedule);
+  std::string text;
+  try {
+    body(communicator, *device);
+  } catch (const Error& error) {
+    text = error.what();
+  }
+  try {
+    communicator.begin_step();
+    ADD_FAILURE() << "not sticky";
+  } catch (const Error& error) {
+    EXPECT_EQ(text, error.what());
+  }
+  return text;
+}
+
+void reduce_one(Communicator& communicator, Device& device, int entry, int rows) {
+  std::vector<float> residual(static_cast<size_t>(rows * kColumns));
+  communicator.reduce(device, entry, rows, {.residual = make_view(residual.data(), rows, kColumns)});
+}
+
+TEST(Communicator, gates_out_of_order_are_refused) {
+  EXPECT_EQ(sticky_error([](Communicator& c, Device&) { c.slot(0, 1); }),
+            "gate order broke: gate EMBED comes where a new step is next");
+  EXPECT_EQ(sticky_error([](Communicator& c, Device&) {
+              c.begin_step();
+              c.slot(2, 1);
+            }),
+            "gate order broke: layer 0 gate FFN comes where gate EMBED is next");
+  EXPECT_EQ(sticky_error([](Communicator& c, Device& device) {
+              c.begin_step();
+              c.slot(0, 1);
+              reduce_one(c, device, 0, 1);
+              c.begin_step();
+            }),
+            "gate order broke: a step begins where layer 0 gate ATTN of the last one is still to come");
+  EXPECT_EQ(sticky_error([](Communicator& c, Device& device) {
+              c.begin_step();
+              reduce_one(c, device, 0, 1);
+            }),
+            "gate order broke: entry 0 with 1 rows comes after the slot of entry 0 with -1");
+  EXPECT_EQ(sticky_error([](Communicator& c, Device& device) {
+              c.begin_step();
+              c.slot(0, 2);
+              reduce_one(c, device, 0, 1);
+            }),
+            "gate order broke: entry 0 with 1 rows comes after the slot of entry 0 with 2");
+}
+
+TEST(Communicator, ranks_that_disagree_on_the_rows_find_out) {
+  const GateSchedule schedule = make_schedule(kColumns, 4);
+  for (const Link link : {Link::kShm, Link::kTcp}) {
+    const TestWorld world(link, 2, largest_slot_bytes(schedule));
+    run_threads(2, [&](int rank) {
+      const auto device = make_reference_device();
+      Communicator communicator(world.join(rank), schedule);
+      communicator.begin_step();
+      communicator.slot(0, 1 + rank);
+      try {
+        reduce_one(communicator, *device, 0, 1 + rank);
+        FAIL() << "no error";
+      } catch (const Error& error) {
+        EXPECT_EQ(error.kind(), ErrorKind::kLink);
+        EXPECT_EQ(
+            std::string(error.what()),
+            fmt::format(
+                "rank {} got {} bytes of rank {} at gate EMBED over {} where {} come: all ranks must run the same step",
+                rank, rank == 0 ? 512 : 256, 1 - rank, link_name(link), rank == 0 ? 256 : 512));
+      }
+    });
+  }
+}
+
+TEST(Communicator, an_error_of_the_exchange_comes_again) {
+  const GateSchedule schedule = make_schedule(kColumns, 4);
+  const TestWorld world(Link::kShm, 2, largest_slot_bytes(schedule));
+  const auto device = make_reference_device();
+  Communicator communicator(world.join(0, world.settings(50)), schedule);
+  communicator.begin_step();
+  communicator.slot(0, 1);
+  std::vector<float> residual(kColumns);
+  const Epilogue epilogue = {.residual = make_view(residual.data(), 1, kColumns)};
+  std::string first;
+  try {
+    communicator.reduce(*device, 0, 1, epilogue);
+  } catch (const Error& error) {
+    first = error.what();
+  }
+  EXPECT_EQ(first.find("rank 0 waited 50 ms for rank 1 at gate EMBED (sequence 1) over shm: "), 0u) << first;
+  EXPECT_EQ(residual, std::vector<float>(kColumns));  // nothing was summed
+  EXPECT_THROW(communicator.reduce(*device, 0, 1, epilogue), Error);
+  EXPECT_THROW(communicator.slot(0, 1), Error);
+}
+
+}  // namespace
+}  // namespace coprime

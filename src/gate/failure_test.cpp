@@ -1,0 +1,277 @@
+// Peers that never come, stop, die, close or disagree: every other rank gets a named error within the deadline, and
+// keeps it.
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+
+#include <cstring>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "gate/testing.h"
+
+namespace coprime {
+namespace {
+
+using testing::Link;
+using testing::link_name;
+using testing::Processes;
+using testing::run_threads;
+using testing::TestWorld;
+
+constexpr GateEntry kGate = {.kind = GateKind::kFfn, .layer = 3};
+constexpr int kTimeoutMs = 300;
+
+void pass_gate(Exchange& exchange, const GateEntry& gate = kGate, size_t bytes = 64) {
+  exchange.out(bytes);
+  exchange.publish(gate, bytes);
+  exchange.wait();
+  exchange.release();
+}
+
+struct Outcome {
+  std::string text;  // of the first error
+  std::string again;
+  ErrorKind kind = ErrorKind::kInternal;
+  int64_t after_us = 0;
+};
+
+// Passes gates until one fails, then tries once more.
+Outcome run_until_error(Exchange& exchange, int gates = 1'000'000) {
+  Outcome outcome;
+  int64_t start_us = now_us();
+  try {
+    for (int i = 0; i < gates; ++i) {
+      start_us = now_us();
+      pass_gate(exchange);
+    }
+  } catch (const Error& error) {
+    outcome.text = error.what();
+    outcome.kind = error.kind();
+    outcome.after_us = now_us() - start_us;
+    try {
+      pass_gate(exchange);
+    } catch (const Error& second) {
+      outcome.again = second.what();
+    }
+  }
+  return outcome;
+}
+
+bool contains(const std::string& text, std::string_view part) { return text.find(part) != std::string::npos; }
+
+class Failures : public ::testing::TestWithParam<Link> {
+ protected:
+  Link link() const { return GetParam(); }
+
+  void expect_blames(const Outcome& outcome, int rank, int blamed) {
+    EXPECT_EQ(outcome.kind, ErrorKind::kLink);
+    EXPECT_EQ(outcome.text.find(fmt::format("rank {} ", rank)), 0u) << outcome.text;
+    EXPECT_TRUE(contains(outcome.text, fmt::format(" rank {}", blamed))) << outcome.text;
+    EXPECT_TRUE(contains(outcome.text, " at layer 3 gate FFN (sequence ")) << outcome.text;
+    EXPECT_TRUE(contains(outcome.text, fmt::format(" over {}: ", link_name(link())))) << outcome.text;
+    EXPECT_EQ(outcome.again, outcome.text);
+    EXPECT_LT(outcome.after_us, (kTimeoutMs + 1500) * 1000) << outcome.text;
+  }
+};
+
+TEST_P(Failures, a_peer_that_never_comes_is_named_by_every_other_rank) {
+  const TestWorld world(link(), 3, 4096);
+  run_threads(3, [&](int rank) {
+    const auto exchange = world.join(rank, world.settings(kTimeoutMs));
+    for (int i = 0; i < 5; ++i) pass_gate(*exchange);
+    if (rank == 1) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(kTimeoutMs * 3));
+      return;
+    }
+    const Outcome outcome = run_until_error(*exchange);
+    expect_blames(outcome, rank, 1);
+    EXPECT_TRUE(contains(outcome.text, "(sequence 6)")) << outcome.text;
+    EXPECT_GE(outcome.after_us, kTimeoutMs * 900);
+    EXPECT_TRUE(contains(outcome.text, fmt::format("rank {} waited {} ms for rank 1 at", rank, kTimeoutMs)) ||
+                contains(outcome.text, "gave up on rank 1"))
+        << outcome.text;
+  });
+}
+
+// The others run as threads here, the victim as a process.
+void hit_process(Link link, int signal, const std::function<void(const Outcome&, int)>& expect) {
+  const TestWorld world(link, 3, 4096);
+  auto* gates =
+      static_cast<std::atomic<int>*>(::mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
+  Processes processes;
+  processes.start([&] {
+    const auto exchange = world.join(2, world.settings(20'000));
+    while (true) {
+      pass_gate(*exchange);
+      ++*gates;
+    }
+    return 0;
+  });
+  std::thread killer([&] {
+    while (*gates < 100) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    ::kill(processes.id(0), signal);
+  });
+  run_threads(2, [&](int rank) {
+    const auto exchange = world.join(rank, world.settings(kTimeoutMs));
+    expect(run_until_error(*exchange), rank);
+  });
+  killer.join();
+  ::munmap(gates, 4096);
+}
+
+TEST_P(Failures, a_killed_peer_is_named_by_every_other_rank) {
+  hit_process(link(), SIGKILL, [&](const Outcome& outcome, int rank) { expect_blames(outcome, rank, 2); });
+}
+
+TEST_P(Failures, a_stopped_peer_is_named_by_every_other_rank) {
+  hit_process(link(), SIGSTOP, [&](const Outcome& outcome, int rank) { expect_blames(outcome, rank, 2); });
+}
+
+TEST_P(Failures, a_slow_peer_whose_counter_moves_is_no_error) {
+  const TestWorld world(link(), 3, 4096);
+  run_threads(3, [&](int rank) {
+    const auto exchange = world.join(rank, world.settings(kTimeoutMs));
+    pass_gate(*exchange);
+    if (rank == 1) {  // computes for four times the time-out
+      for (int i = 0; i < 40; ++i) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(kTimeoutMs / 10));
+        world.progress().advance(rank);
+      }
+    }
+    EXPECT_NO_THROW(pass_gate(*exchange));
+  });
+}
+
+// The deadline counts from the last move, not from the wait's begin.
+TEST_P(Failures, a_slow_peer_that_stops_moving_is_named_a_timeout_later) {
+  const TestWorld world(link(), 2, 4096);
+  run_threads(2, [&](int rank) {
+    const auto exchange = world.join(rank, world.settings(kTimeoutMs));
+    if (rank == 1) {
+      for (int i = 0; i < 20; ++i) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(kTimeoutMs / 10));
+        world.progress().advance(rank);
+      }
+      std::this_thread::sleep_for(std::chrono::milliseconds(kTimeoutMs * 4));
+      return;
+    }
+    const Outcome outcome = run_until_error(*exchange);
+    EXPECT_TRUE(contains(outcome.text, "for rank 1 at")) << outcome.text;
+    EXPECT_GT(outcome.after_us, kTimeoutMs * 2900);
+    EXPECT_LT(outcome.after_us, kTimeoutMs * 5000);
+  });
+}
+
+TEST_P(Failures, a_rank_that_gives_up_tells_the_others_whom_it_blames) {
+  const TestWorld world(link(), 4, 4096);
+  const int64_t start_us = now_us();
+  run_threads(4, [&](int rank) {
+    // Rank 0 is impatient, the others would wait for long.
+    const auto exchange = world.join(rank, world.settings(rank == 0 ? 100 : 20'000));
+    pass_gate(*exchange);
+    if (rank == 2) {
+      while (!world.progress().blamed_by(0)) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      std::this_thread::sleep_for(std::chrono::milliseconds(200));
+      return;
+    }
+    const Outcome outcome = run_until_error(*exchange);
+    EXPECT_TRUE(contains(outcome.text, "rank 2")) << outcome.text;
+    if (rank != 0) {
+      EXPECT_TRUE(contains(outcome.text, "gave up on rank 2")) << outcome.text;
+    }
+  });
+  EXPECT_LT(now_us() - start_us, 10'000'000);
+}
+
+TEST_P(Failures, ranks_at_different_gates_find_out_at_once) {
+  const TestWorld world(link(), 2, 4096);
+  run_threads(2, [&](int rank) {
+    const auto exchange = world.join(rank);
+    pass_gate(*exchange);
+    try {
+      pass_gate(*exchange, {.kind = rank == 0 ? GateKind::kFfn : GateKind::kAttention, .layer = 7});
+      FAIL() << "no error";
+    } catch (const Error& error) {
+      const std::string text = error.what();
+      EXPECT_TRUE(contains(text, "gate order broke: ") || contains(text, "gave up on")) << text;
+      if (rank == 0 && contains(text, "broke")) {
+        EXPECT_TRUE(contains(text, "rank 1 is at layer 7 gate ATTN, rank 0 at layer 7 gate FFN")) << text;
+      }
+    }
+  });
+}
+
+TEST_P(Failures, ranks_of_different_epochs_find_out_at_once) {
+  const TestWorld world(link(), 2, 4096);
+  run_threads(2, [&](int rank) {
+    ExchangeSettings settings = world.settings();
+    settings.epoch = static_cast<uint32_t>(rank) + 5;
+    const auto exchange = world.join(rank, settings);
+    const Outcome outcome = run_until_error(*exchange);
+    EXPECT_TRUE(contains(outcome.text, "epoch") || contains(outcome.text, "gave up on")) << outcome.text;
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(All, Failures, ::testing::Values(Link::kShm, Link::kTcp),
+                         [](const auto& tested) { return std::string(link_name(tested.param)); });
+
+// A stopped rank in the middle of large messages: both directions are full.
+TEST(TcpFailures, a_peer_that_stops_reading_is_named) {
+  const TestWorld world(Link::kTcp, 2, 32 << 20);
+  run_threads(2, [&](int rank) {
+    const auto exchange = world.join(rank, world.settings(kTimeoutMs));
+    pass_gate(*exchange);
+    if (rank == 1) {
+      exchange->out(32 << 20);
+      std::this_thread::sleep_for(std::chrono::milliseconds(kTimeoutMs * 3));
+      return;
+    }
+    try {
+      pass_gate(*exchange, kGate, 32 << 20);
+      FAIL() << "no error";
+    } catch (const Error& error) {
+      EXPECT_TRUE(contains(error.what(), "for rank 1")) << error.what();
+    }
+  });
+}
+
+TEST(TcpFailures, a_peer_that_closes_is_named_at_once) {
+  const TestWorld world(Link::kTcp, 3, 4096);
+  const int64_t start_us = now_us();
+  run_threads(3, [&](int rank) {
+    const auto exchange = world.join(rank);
+    for (int i = 0; i < 3; ++i) pass_gate(*exchange);
+    if (rank == 1) return;
+    const Outcome outcome = run_until_error(*exchange);
+    EXPECT_TRUE(contains(outcome.text, "rank 1 closed the connection") || contains(outcome.text, "gave up on rank 1"))
+        << outcome.text;
+  });
+  EXPECT_LT(now_us() - start_us, 10'000'000);
+}
+
+// A rank that has passed its last gate and left is no failure for those that are still in it.
+TEST(TcpFailures, a_peer_that_leaves_after_the_last_gate_is_no_error) {
+  for (int round = 0; round < 50; ++round) {
+    const TestWorld world(Link::kTcp, 3, 4096);
+    run_threads(3, [&](int rank) {
+      const auto exchange = world.join(rank);
+      for (int i = 0; i < 3; ++i) EXPECT_NO_THROW(pass_gate(*exchange));
+    });
+  }
+}
+
+TEST(Schedule, names_its_gates) {
+  EXPECT_EQ(gate_text({.kind = GateKind::kAttention, .layer = 12}), "layer 12 gate ATTN");
+  EXPECT_EQ(gate_text({.kind = GateKind::kEmbedding, .layer = -1}), "gate EMBED");
+}
+
+TEST(Schedule, a_slot_holds_the_largest_gate) {
+  EXPECT_EQ(largest_slot_bytes({}), 0u);
+  EXPECT_EQ(largest_slot_bytes(
+                {{.row_bytes = 100, .max_rows = 3}, {.row_bytes = 50, .max_rows = 7}, {.row_bytes = 4, .max_rows = 1}}),
+            350u);
+  EXPECT_THROW(largest_slot_bytes({{.row_bytes = int64_t{1} << 40, .max_rows = 1 << 30}}), Error);
+}
+
+}  // namespace
+}  // namespace coprime

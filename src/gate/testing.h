@@ -1,0 +1,130 @@
+// What the tests and the bench share: a world of ranks on this host, as threads or as forked processes, joined by
+// either link.
+#pragma once
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdio>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "gate/exchanges.h"
+#include "transport/progress_page.h"
+#include "transport/rendezvous.h"
+#include "transport/shm/shm_region.h"
+
+namespace coprime::testing {
+
+enum class Link { kShm, kTcp };
+inline const char* link_name(Link link) { return link == Link::kShm ? "shm" : "tcp"; }
+
+// What the front owns. Each rank calls join() in its own thread or process.
+class TestWorld {
+ public:
+  TestWorld(Link link, int ranks, size_t slot_bytes)
+      : link_(link),
+        ranks_(ranks),
+        slot_bytes_(slot_bytes),
+        progress_(std::make_shared<const ProgressPage>(ProgressPage::create(ranks))) {
+    if (link == Link::kShm) {
+      region_ = std::make_shared<const ShmRegion>(ShmRegion::create(ranks, slot_bytes));
+      return;
+    }
+    token_ = make_world_token();
+    for (int rank = 0; rank < ranks; ++rank) {
+      listeners_.push_back(MeshListener::open(rank, 0));
+      ports_.push_back(listeners_.back().port());
+    }
+  }
+
+  int ranks() const { return ranks_; }
+  Link link() const { return link_; }
+  const ProgressPage& progress() const { return *progress_; }
+
+  ExchangeSettings settings(int timeout_ms = 20'000) const {
+    return {.wait = choose_wait_policy(usable_cores(), ranks_, 1), .timeout_ms = timeout_ms};
+  }
+  std::unique_ptr<Exchange> join(int rank) const { return join(rank, settings()); }
+  std::unique_ptr<Exchange> join(int rank, const ExchangeSettings& settings) const {
+    if (link_ == Link::kShm) return make_window_exchange(region_, rank, progress_, settings);
+    std::vector<UniqueFd> mesh = connect_mesh(listeners_[static_cast<size_t>(rank)], ports_, token_, 20'000);
+    return make_tcp_exchange(std::move(mesh), rank, slot_bytes_, progress_, settings);
+  }
+
+ private:
+  Link link_;
+  int ranks_;
+  size_t slot_bytes_;
+  std::shared_ptr<const ProgressPage> progress_;
+  std::shared_ptr<const ShmRegion> region_;
+  WorldToken token_ = {};
+  std::vector<MeshListener> listeners_;
+  std::vector<uint16_t> ports_;
+};
+
+// Runs body(rank) in one thread a rank. An exception of a rank ends the program.
+inline void run_threads(int ranks, const std::function<void(int)>& body) {
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < ranks; ++rank) threads.emplace_back(body, rank);
+  for (std::thread& thread : threads) thread.join();
+}
+
+// Forked children, each of which runs body() and exits with its result. Those that still run are killed by the
+// destructor.
+class Processes {
+ public:
+  Processes() = default;
+  Processes(const Processes&) = delete;
+  Processes& operator=(const Processes&) = delete;
+  ~Processes() {
+    for (const pid_t child : children_) {
+      if (child <= 0) continue;
+      ::kill(child, SIGKILL);
+      ::waitpid(child, nullptr, 0);
+    }
+  }
+
+  void start(const std::function<int()>& body) {
+    const pid_t child = ::fork();
+    if (child == 0) {
+      int status = 99;
+      try {
+        status = body();
+      } catch (const std::exception& error) {
+        std::fprintf(stderr, "child: %s\n", error.what());
+      }
+      std::fflush(nullptr);
+      ::_exit(status);
+    }
+    children_.push_back(child);
+  }
+  pid_t id(int index) const { return children_.at(static_cast<size_t>(index)); }
+
+  // The exit status, or 1000 + the signal that ended it.
+  int wait(int index) {
+    int status = 0;
+    ::waitpid(std::exchange(children_.at(static_cast<size_t>(index)), -1), &status, 0);
+    return WIFSIGNALED(status) ? 1000 + WTERMSIG(status) : WEXITSTATUS(status);
+  }
+
+ private:
+  std::vector<pid_t> children_;
+};
+
+// Runs body(rank) in one process a rank; the exit statuses.
+inline std::vector<int> run_processes(int ranks, const std::function<int(int)>& body) {
+  Processes processes;
+  for (int rank = 0; rank < ranks; ++rank) processes.start([&] { return body(rank); });
+  std::vector<int> statuses;
+  for (int rank = 0; rank < ranks; ++rank) statuses.push_back(processes.wait(rank));
+  return statuses;
+}
+
+}  // namespace coprime::testing
