@@ -158,6 +158,19 @@ TEST(Tokenizer, ignoring_merges_takes_a_whole_piece_that_is_a_token) {
   EXPECT_EQ(tiny(model, R"("merges": [], "ignore_merges": true)").encode("abc", false), (Ids{4}));
 }
 
+TEST(Tokenizer, digits_are_cut_one_by_one_only_if_the_file_says_so) {
+  const auto ids = [](bool individual) {
+    const std::string json = fmt::format(R"({{"pre_tokenizer": {{"type": "Sequence", "pretokenizers": [
+      {{"type": "Digits", "individual_digits": {}}}, {{"type": "ByteLevel", "add_prefix_space": false, "use_regex": false}}]}},
+      "decoder": {{"type": "ByteLevel"}}, "model": {{"vocab": {{"a": 0, "1": 1, "2": 2, "12": 3, "a12": 4}},
+      "merges": ["1 2", "a 12"]}}}})",
+                                         individual);
+    return Tokenizer::parse(json, "digits").encode("a12", false);
+  };
+  EXPECT_EQ(ids(false), (Ids{0, 3}));
+  EXPECT_EQ(ids(true), (Ids{0, 1, 2}));
+}
+
 TEST(Tokenizer, a_long_piece_is_not_quadratic) {
   const Tokenizer tokenizer = tiny();
   const auto begin = std::chrono::steady_clock::now();
@@ -189,7 +202,7 @@ TEST(TokenizerFile, parts_that_are_not_supported_are_refused_by_name) {
                  "normalizers[1].type", "NFKC");
   EXPECT_REFUSED(pre, R"({"type": "Metaspace"})", "tiny.pre_tokenizer.type", "Metaspace", "ByteLevel");
   EXPECT_REFUSED(pre, R"({"type": "Digits"})", "pre_tokenizer", "ByteLevel");
-  EXPECT_REFUSED(pre, R"({"type": "Sequence", "pretokenizers": [{"type": "ByteLevel"}, {"type": "Digits"}]})",
+  EXPECT_REFUSED(pre, R"({"type": "Sequence", "pretokenizers": [{"type": "ByteLevel"}, {"type": "ByteLevel"}]})",
                  "ByteLevel");
   EXPECT_REFUSED(pre, R"({"type": "Split", "behavior": "Removed", "pattern": {"Regex": "a"}})", "behavior", "Removed",
                  "Isolated");
