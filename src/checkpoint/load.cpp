@@ -1,7 +1,7 @@
 // The reading of a shard. What is in memory at any time: one block of local rows. No byte of another rank's part is
 // read: where a rank holds whole rows, consecutive ones come in one read; where it holds some columns, each row's
-// segment is a read of its own (from the page cache it costs less than a microsecond; from a disk the read-ahead merges
-// them).
+// segment is a read of its own. Measured from the page cache, that costs no more than reading whole rows and picking,
+// for segments of 68 bytes as for those of 11 KiB.
 #include <algorithm>
 #include <bit>
 #include <cstring>

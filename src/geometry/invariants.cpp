@@ -20,28 +20,6 @@ constexpr NamedAxis kAxes[] = {
     {Axis::kKv, "KV"},           {Axis::kIntermediate, "intermediate"}, {Axis::kVocab, "vocabulary"},
     {Axis::kValueDim, "values"}, {Axis::kValueHeads, "value heads"}};
 
-void check_heads(const ShardPlan& plan, int rank) {
-  const ModelShape& shape = plan.shape();
-  const Counts local = plan.local(rank);
-  if (local.q_heads == 0 || local.kv_heads == 0) {
-    COPRIME_CHECK(local.q_heads == local.kv_heads, "rank {}: {} query heads, {} KV heads", rank, local.q_heads,
-                  local.kv_heads);
-    return;
-  }
-  COPRIME_CHECK(local.q_heads % local.kv_heads == 0, "rank {}: {} query heads, {} KV heads", rank, local.q_heads,
-                local.kv_heads);
-  const AxisMap queries = plan.axis_map(Axis::kQueryOut, rank), kv = plan.axis_map(Axis::kKv, rank);
-  COPRIME_CHECK(queries.real.empty() == kv.real.empty(), "rank {}: real heads of one kind only", rank);
-  if (queries.real.empty()) return;
-  const int64_t real_heads = queries.real[0].count / shape.head_dim, first = queries.real[0].global / shape.head_dim;
-  const int64_t first_kv = kv.real[0].global / shape.head_dim;
-  for (int64_t h = 0; h < real_heads; ++h) {
-    const int64_t reads = first_kv + h / (local.q_heads / local.kv_heads);
-    COPRIME_CHECK(reads == (first + h) / shape.gqa(), "rank {}: query head {} reads KV head {}", rank, first + h,
-                  reads);
-  }
-}
-
 }  // namespace
 
 void check_counts(const ModelShape& shape, const PlanOptions& options, const Counts& padded) {
@@ -98,6 +76,21 @@ void check_shares(std::string_view axis, std::span<const AxisMap> shares, int64_
   COPRIME_CHECK(copy % copies == 0, "{}: {} copies of the last share, not {}", axis, copy, copies);
 }
 
+void check_heads(const ModelShape& shape, const Counts& local, const AxisMap& queries, const AxisMap& kv) {
+  COPRIME_CHECK((local.q_heads == 0) == (local.kv_heads == 0), "{} query heads, {} KV heads", local.q_heads,
+                local.kv_heads);
+  COPRIME_CHECK(queries.real.empty() == kv.real.empty(), "real heads of one kind only");
+  if (queries.real.empty()) return;
+  COPRIME_CHECK(local.q_heads % local.kv_heads == 0, "{} query heads, {} KV heads", local.q_heads, local.kv_heads);
+  const int64_t real_heads = queries.real[0].count / shape.head_dim, first = queries.real[0].global / shape.head_dim;
+  const int64_t real_kv = kv.real[0].count / shape.head_dim, first_kv = kv.real[0].global / shape.head_dim;
+  for (int64_t h = 0; h < real_heads; ++h) {
+    const int64_t local_kv = h / (local.q_heads / local.kv_heads);
+    COPRIME_CHECK(local_kv < real_kv && first_kv + local_kv == (first + h) / shape.gqa(),
+                  "query head {} reads KV head {}", first + h, first_kv + local_kv);
+  }
+}
+
 void check_invariants(const ShardPlan& plan) {
   const ModelShape& shape = plan.shape();
   COPRIME_CHECK(shape.layer_kinds.size() == static_cast<size_t>(shape.layers), "{} kinds of {} layers",
@@ -111,7 +104,9 @@ void check_invariants(const ShardPlan& plan) {
     const int copies = axis.axis == Axis::kKv ? plan.kv_copies() : 1;
     check_shares(axis.name, shares, plan.real_size(axis.axis), copies, uniform);
   }
-  for (int rank = 0; rank < plan.ranks(); ++rank) check_heads(plan, rank);
+  for (int rank = 0; rank < plan.ranks(); ++rank) {
+    check_heads(shape, plan.local(rank), plan.axis_map(Axis::kQueryOut, rank), plan.axis_map(Axis::kKv, rank));
+  }
 }
 
 }  // namespace coprime

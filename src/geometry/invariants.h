@@ -17,8 +17,11 @@ void check_counts(const ModelShape& shape, const PlanOptions& options, const Cou
 // `uniform`, all extents are equal.
 void check_shares(std::string_view axis, std::span<const AxisMap> shares, int64_t real, int copies, bool uniform);
 
-// Both, of all axes, and that every local query head's KV head stands on the same rank at the place where it looks for
+// Of one rank: every real query head finds the KV head that it was trained with at the local place where it looks for
 // it.
+void check_heads(const ModelShape& shape, const Counts& local, const AxisMap& queries, const AxisMap& kv);
+
+// All of these, of a plan.
 void check_invariants(const ShardPlan& plan);
 
 }  // namespace coprime

@@ -159,6 +159,30 @@ TEST_F(BrokenCountsDeathTest, padding_where_stock_divides_aborts) {
   EXPECT_DEATH(check_counts(shape_, two, counts_), "4 before");
 }
 
+// Query heads 6..11 and KV head 1 of the 27B (GQA 6, heads of 256).
+TEST(LocalHeads, sound_ones_pass) {
+  check_heads(qwen38_27b(), {6, 1}, {{{6 * 256, 0, 6 * 256}}, 6 * 256}, {{{256, 0, 256}}, 256});
+  check_heads(qwen38_27b(), {0, 0}, {}, {});
+}
+TEST(LocalHeadsDeathTest, a_kv_head_of_other_queries_aborts) {
+  EXPECT_DEATH(check_heads(qwen38_27b(), {6, 1}, {{{6 * 256, 0, 6 * 256}}, 6 * 256}, {{{512, 0, 256}}, 256}),
+               "query head 6 reads KV head 2");
+}
+TEST(LocalHeadsDeathTest, a_local_gqa_that_remaps_heads_aborts) {
+  EXPECT_DEATH(check_heads(qwen38_27b(), {6, 2}, {{{6 * 256, 0, 6 * 256}}, 6 * 256}, {{{256, 0, 512}}, 512}),
+               "query head 9 reads KV head 2");
+}
+TEST(LocalHeadsDeathTest, queries_without_their_kv_head_abort) {
+  EXPECT_DEATH(check_heads(qwen38_27b(), {6, 0}, {{{6 * 256, 0, 6 * 256}}, 6 * 256}, {}), "6 query heads, 0 KV heads");
+}
+
+// Every plan is held to them when it is made.
+TEST(PlanDeathTest, a_shape_that_rotates_more_than_a_head_aborts) {
+  ModelShape shape = qwen38_27b();
+  shape.rope.rotary_dim = 512;
+  EXPECT_DEATH(ShardPlan(shape, {.ranks = 3}), "512 of 256 rotated");
+}
+
 TEST(Shares, sound_ones_pass) {
   check_shares("x", std::vector<AxisMap>{{{{0, 0, 4}}, 4}, {{{4, 0, 2}}, 4}, {{}, 4}}, 6, 1, true);
   check_shares("x", std::vector<AxisMap>{{{{0, 0, 4}}, 4}, {{{0, 0, 4}}, 4}, {{{4, 0, 4}}, 4}, {{{4, 0, 4}}, 4}}, 8, 2,
