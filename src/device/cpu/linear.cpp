@@ -57,22 +57,35 @@ int64_t tile_elements(int64_t columns) {
   return Tile::kWholePairs ? (columns + 1) / 2 * 32 : columns * 16;
 }
 
-// Sums of R rows by T tiles that y holds since the last block of columns.
-HWY_NOINLINE void resume(const LinearWork& work, int64_t row, int rows, int64_t output, int outputs, float* sums) {
-  const int64_t held = work.rows - output < outputs ? work.rows - output : outputs;
+// Sums of a block that y holds since the last block of columns: rows by tiles from output `output` on, into
+// sums[rows][tiles][16].
+HWY_NOINLINE void resume(const LinearWork& work, int64_t row, int rows, int64_t output, int tiles, float* sums) {
   for (int r = 0; r < rows; ++r) {
-    for (int64_t i = 0; i < held; ++i) sums[r * outputs + i] = work.y.row(row + r)[output + i];
+    for (int t = 0; t < tiles; ++t, sums += 16) {
+      const int64_t at = output + 16 * t, left = work.rows - at;
+      const float* y = work.y.row(row + r) + at;
+      store(left >= 16 ? load(y) : load_first(y, left), sums);
+    }
   }
 }
 
 // The way back; the bias after the last block.
-HWY_NOINLINE void finish(const LinearWork& work, int64_t row, int rows, int64_t output, int outputs, bool last,
+HWY_NOINLINE void finish(const LinearWork& work, int64_t row, int rows, int64_t output, int tiles, bool last,
                          const float* sums) {
-  const int64_t held = work.rows - output < outputs ? work.rows - output : outputs;
-  const float* bias = last && work.bias != nullptr ? work.bias + output : nullptr;
+  const float* bias = last ? work.bias : nullptr;
   for (int r = 0; r < rows; ++r) {
-    float* y = work.y.row(row + r) + output;
-    for (int64_t i = 0; i < held; ++i) y[i] = bias != nullptr ? sums[r * outputs + i] + bias[i] : sums[r * outputs + i];
+    for (int t = 0; t < tiles; ++t, sums += 16) {
+      const int64_t at = output + 16 * t, left = work.rows - at;
+      float* y = work.y.row(row + r) + at;
+      Lanes sum = load(sums);
+      if (left >= 16) {
+        if (bias != nullptr) sum = sum + load(bias + at);
+        store(sum, y);
+      } else {
+        if (bias != nullptr) sum = sum + load_first(bias + at, left);
+        store_first(sum, y, left);
+      }
+    }
   }
 }
 
@@ -82,7 +95,7 @@ template <class Tile, int R, int T>
 HWY_INLINE void multiply_block(const LinearWork& work, const typename Tile::Element* tile, int64_t tile_stride,
                                int64_t row, int64_t output, int64_t begin, int64_t end) {
   alignas(64) float sums[R][T][16] = {};
-  if (begin > 0) resume(work, row, R, output, 16 * T, sums[0][0]);
+  if (begin > 0) resume(work, row, R, output, T, sums[0][0]);
   Lanes sum[R][T];
   const float* x[R];
   COPRIME_UNROLL for (int r = 0; r < R; ++r) {
@@ -118,7 +131,7 @@ HWY_INLINE void multiply_block(const LinearWork& work, const typename Tile::Elem
   COPRIME_UNROLL for (int r = 0; r < R; ++r) {
     COPRIME_UNROLL for (int t = 0; t < T; ++t) store(sum[r][t], sums[r][t]);
   }
-  finish(work, row, R, output, 16 * T, end == work.x.columns, sums[0][0]);
+  finish(work, row, R, output, T, end == work.x.columns, sums[0][0]);
 }
 
 // All tiles of the work for R rows.
@@ -143,6 +156,21 @@ HWY_NOINLINE void multiply_rows(const LinearWork& work, int64_t tile, int64_t la
   multiply_tiles<Tile, R, 1>(work, tile, last, row, begin, end);
 }
 
+// Asks for part `part` of `parts` of columns [begin, end) of the tiles that come next.
+template <class Tile>
+HWY_INLINE void prefetch_part(const LinearWork& work, int64_t tile, int64_t tiles, int64_t begin, int64_t end,
+                              int64_t part, int64_t parts) {
+  using Element = typename Tile::Element;
+  const int64_t bytes = (end - begin) * 16 * static_cast<int64_t>(sizeof(Element));
+  for (int64_t t = tile; t < tile + tiles && t < work.last_tile; ++t) {
+    const auto* panel =
+        reinterpret_cast<const Element*>(work.weight) + t * tile_elements<Tile>(work.x.columns) + begin * 16;
+    for (int64_t at = bytes * part / parts; at < bytes * (part + 1) / parts; at += 64) {
+      __builtin_prefetch(reinterpret_cast<const std::byte*>(panel) + at);
+    }
+  }
+}
+
 template <class Tile>
 void linear(const LinearWork& work) {
   using RowsFn = void (*)(const LinearWork&, int64_t, int64_t, int64_t, int64_t, int64_t);
@@ -163,6 +191,7 @@ void linear(const LinearWork& work) {
       for (int64_t tile = work.first_tile; tile < work.last_tile; tile += kGroup) {
         const int64_t last = tile + kGroup < work.last_tile ? tile + kGroup : work.last_tile;
         for (int64_t block = 0; block < blocks; ++block) {  // of nearly equal sizes
+          prefetch_part<Tile>(work, tile + kGroup, kGroup, begin, end, block, blocks);
           const int64_t row = panel + panel_rows * block / blocks;
           const int64_t count = panel + panel_rows * (block + 1) / blocks - row;
           kRows[count - 1](work, tile, last, row, begin, end);
