@@ -115,6 +115,25 @@ TEST(LoadShard, sinks_receive_exactly_the_slices_that_the_plan_names) {
   }
 }
 
+// An embedding of several blocks a rank, and columns of a matrix that comes in two.
+TEST(LoadShard, tensors_larger_than_the_block_come_out_whole) {
+  ModelShape shape = dense_shape({2, 2, 8, 40000, 200000, 72, 1});
+  shape.tied_head = true;
+  const TemporaryFolder folder;
+  const TensorMap whole = random_tensors(shape, 4);
+  write_tensors(folder / "model.safetensors", whole);
+  const Checkpoint checkpoint = Checkpoint::open(folder.path());
+  for (int ranks : {1, 2}) {
+    const ShardPlan plan(shape, {.ranks = ranks, .pad_for = 3, .dummies = Dummies::kHeld});
+    for (int rank = 0; rank < ranks; ++rank) {
+      for (const auto& [name, loaded] : load(checkpoint, plan, rank)) {
+        EXPECT_TRUE(loaded.bytes == slice(whole.at(name), loaded.tensor.rows, loaded.tensor.columns))
+            << name << " rank " << rank;
+      }
+    }
+  }
+}
+
 // Without the plan's maps: the shards of all ranks, put behind one another, are the tensor.
 TEST(LoadShard, the_ranks_shards_put_together_are_the_checkpoint) {
   const ModelShape shape = test_shape(0);
