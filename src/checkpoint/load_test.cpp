@@ -115,7 +115,7 @@ TEST(LoadShard, sinks_receive_exactly_the_slices_that_the_plan_names) {
   }
 }
 
-// An embedding of several blocks a rank, and columns of a matrix that comes in two.
+// An embedding of several blocks a rank.
 TEST(LoadShard, tensors_larger_than_the_block_come_out_whole) {
   ModelShape shape = dense_shape({2, 2, 8, 40000, 200000, 72, 1});
   shape.tied_head = true;
