@@ -15,10 +15,12 @@ namespace {
 
 const std::string kModel = golden_directory("mini-qwen35").string();
 const std::string kQuestion =
-    "Sam starts with 32 tickets. 9 of the tickets break. A friend gives Sam 31 tickets. Soon Sam has 5 times as many tickets. Sam buys 80 tickets. How many "
+    "Sam starts with 32 tickets. 9 of the tickets break. A friend gives Sam 31 tickets. Soon Sam has 5 times as many "
+    "tickets. Sam buys 80 tickets. How many "
     "tickets are left with Sam?";
 
-ProgramResult generate_with(std::vector<std::string> more, const std::string& model = kModel, void (*setup)() = nullptr) {
+ProgramResult generate_with(std::vector<std::string> more, const std::string& model = kModel,
+                            void (*setup)() = nullptr) {
   std::vector<std::string> arguments{"generate", "--model", model};
   arguments.insert(arguments.end(), more.begin(), more.end());
   return run_program(arguments, setup);
@@ -29,7 +31,8 @@ void expect_refusal(const ProgramResult& result, int exit_code, const std::vecto
   EXPECT_EQ(result.exit_code, exit_code) << result.err;
   EXPECT_EQ(std::ranges::count(result.err, '\n'), 1) << result.err;
   EXPECT_TRUE(result.err.starts_with("coprime: ")) << result.err;
-  for (const std::string& word : words) EXPECT_NE(result.err.find(word), std::string::npos) << "\"" << word << "\" is not in: " << result.err;
+  for (const std::string& word : words)
+    EXPECT_NE(result.err.find(word), std::string::npos) << "\"" << word << "\" is not in: " << result.err;
 }
 
 TEST(Generate, answers_a_word_problem_on_three_ranks) {
@@ -43,7 +46,8 @@ TEST(Generate, says_the_same_on_every_rank_count_and_link) {
   std::string expected;
   for (const char* ranks : {"1", "2", "3", "5", "7", "8", "16"}) {
     for (const char* link : {"shm", "tcp"}) {
-      const ProgramResult result = generate_with({"--ranks", ranks, "--link", link, "--chat", kQuestion, "--temperature", "0", "--exact"});
+      const ProgramResult result =
+          generate_with({"--ranks", ranks, "--link", link, "--chat", kQuestion, "--temperature", "0", "--exact"});
       EXPECT_EQ(result.exit_code, 0) << result.err;
       if (expected.empty()) expected = result.out;
       EXPECT_EQ(result.out, expected) << ranks << " over " << link;
@@ -54,16 +58,21 @@ TEST(Generate, says_the_same_on_every_rank_count_and_link) {
 TEST(Generate, draws_the_same_for_one_seed_on_every_rank_count) {
   std::string expected;
   for (const char* ranks : {"1", "3", "4"}) {
-    const ProgramResult result = generate_with({"--ranks", ranks, "--prompt", "Sam has", "--temperature", "1.5", "--seed", "7", "--max-tokens", "40", "--exact"});
+    const ProgramResult result = generate_with({"--ranks", ranks, "--prompt", "Sam has", "--temperature", "1.5",
+                                                "--seed", "7", "--max-tokens", "40", "--exact"});
     if (expected.empty()) expected = result.out;
     EXPECT_EQ(result.out, expected) << ranks;
   }
-  EXPECT_NE(generate_with({"--prompt", "Sam has", "--temperature", "1.5", "--seed", "8", "--max-tokens", "40", "--exact"}).out, expected);
+  EXPECT_NE(
+      generate_with({"--prompt", "Sam has", "--temperature", "1.5", "--seed", "8", "--max-tokens", "40", "--exact"})
+          .out,
+      expected);
 }
 
 TEST(Generate, writes_statistics_beside_the_text_and_json_instead_of_it) {
   const ProgramResult table = generate_with({"--ranks", "3", "--chat", kQuestion, "--temperature", "0", "--stats"});
-  for (const char* words : {"query 24 of 36", "KV 4 of 6", "linear key 16 of 18", "linear value 48 of 54", "tokens/s", "gates"}) {
+  for (const char* words :
+       {"query 24 of 36", "KV 4 of 6", "linear key 16 of 18", "linear value 48 of 54", "tokens/s", "gates"}) {
     EXPECT_NE(table.err.find(words), std::string::npos) << table.err;
   }
   const ProgramResult object = generate_with({"--ranks", "3", "--chat", kQuestion, "--temperature", "0", "--json"});
@@ -80,7 +89,8 @@ TEST(Generate, stops_at_a_stop_string_at_max_tokens_and_at_the_contexts_end) {
   const auto stopped = nlohmann::json::parse(stop.out);
   EXPECT_EQ(stopped["text"], "32 - 9");
   EXPECT_EQ(stopped["finish_reason"], "stop");
-  const auto cut = nlohmann::json::parse(generate_with({"--chat", kQuestion, "--temperature", "0", "--max-tokens", "3", "--json"}).out);
+  const auto cut = nlohmann::json::parse(
+      generate_with({"--chat", kQuestion, "--temperature", "0", "--max-tokens", "3", "--json"}).out);
   EXPECT_EQ(cut["completion_tokens"], 3);
   EXPECT_EQ(cut["finish_reason"], "length");
 
@@ -94,14 +104,17 @@ TEST(Generate, stops_at_a_stop_string_at_max_tokens_and_at_the_contexts_end) {
 
 TEST(Generate, starts_within_a_second_on_three_ranks) {
   const auto json = nlohmann::json::parse(generate_with({"--ranks", "3", "--chat", kQuestion, "--json"}).out);
-  RecordProperty("start_to_first_token_ms", fmt::format("{}", json["start_ms"].get<double>() + json["first_token_ms"].get<double>()));
+  RecordProperty("start_to_first_token_ms",
+                 fmt::format("{}", json["start_ms"].get<double>() + json["first_token_ms"].get<double>()));
   EXPECT_GT(json["first_token_ms"], 0);
 }
 
 TEST(Generate, prompts_from_files_and_standard_input_are_one) {
   const ModelCopy model(kModel);
   model.write("prompt.txt", "Sam has 5 pencils.");
-  const auto flags = [&](const std::string& file) { return std::vector<std::string>{"--prompt-file", file, "--temperature", "0", "--max-tokens", "8"}; };
+  const auto flags = [&](const std::string& file) {
+    return std::vector<std::string>{"--prompt-file", file, "--temperature", "0", "--max-tokens", "8"};
+  };
   const ProgramResult file = generate_with(flags((model.path() / "prompt.txt").string()));
   EXPECT_EQ(file.exit_code, 0) << file.err;
   EXPECT_EQ(file.out, generate_with({"--prompt", "Sam has 5 pencils.", "--temperature", "0", "--max-tokens", "8"}).out);
@@ -153,6 +166,10 @@ TEST(Refusals, of_missing_and_misshapen_tensors) {
   const ModelCopy model(kModel);
   const std::string file = model.read("model.safetensors");
   model.edit("model.safetensors", "layers.3.self_attn.o_proj", "layers.3.self_attn.x_proj");
+  expect_refusal(generate_with({"--prompt", "a"}, model.path()), 3, {"x_proj"});
+  model.write("model.safetensors", file);
+  model.edit("model.safetensors", "\"model.language_model.layers.3.self_attn.o_proj",
+             "\"mtp.x.language_model.layers.3.self_attn.o_proj");
   expect_refusal(generate_with({"--prompt", "a"}, model.path()), 3, {"o_proj"});
   model.write("model.safetensors", file);
   model.edit("model.safetensors", "\"shape\":[256,544]", "\"shape\":[544,256]");
@@ -174,14 +191,17 @@ TEST(Logits, writes_what_transformers_says) {
     const Golden golden = read_golden(name);
     const ModelCopy scratch(golden_directory("llama-9q3kv-tied"));
     const auto out = scratch.path() / "out.safetensors";
-    const std::string ids = (golden.directory / "golden.safetensors").string() + (name == "mini-qwen35" ? ":ids.0" : ":input_ids");
-    const ProgramResult result = run_program({"logits", "--model", golden.directory, "--ids", ids, "--ranks", "3", "--out", out});
+    const std::string ids =
+        (golden.directory / "golden.safetensors").string() + (name == "mini-qwen35" ? ":ids.0" : ":input_ids");
+    const ProgramResult result =
+        run_program({"logits", "--model", golden.directory, "--ids", ids, "--ranks", "3", "--out", out});
     ASSERT_EQ(result.exit_code, 0) << result.err;
     const SafetensorsFile file = SafetensorsFile::open(out);
     const TensorInfo* tensor = file.find("logits");
     ASSERT_NE(tensor, nullptr);
     const GoldenCase& c = golden.cases[0];
-    EXPECT_EQ(tensor->shape, name == "mini-qwen35" ? (std::vector<int64_t>{c.length, 1000}) : (std::vector<int64_t>{2, 77, 331}));
+    EXPECT_EQ(tensor->shape,
+              name == "mini-qwen35" ? (std::vector<int64_t>{c.length, 1000}) : (std::vector<int64_t>{2, 77, 331}));
     std::vector<float> logits(tensor->bytes / 4);
     file.read(tensor->offset, std::as_writable_bytes(std::span(logits)));
     EXPECT_LE(largest_difference(logits, c.logits), 1e-4f);
@@ -192,13 +212,16 @@ TEST(Logits, refuses_what_are_no_ids) {
   const Golden golden = read_golden("llama-9q3kv-tied");
   const std::string file = (golden.directory / "golden.safetensors").string(), model = golden.directory.string();
   const auto logits = [&](const std::string& ids, const std::string& of = "") {
-    return run_program({"logits", "--model", of.empty() ? model : of, "--ids", ids, "--out", "/tmp/never-written.safetensors"});
+    return run_program(
+        {"logits", "--model", of.empty() ? model : of, "--ids", ids, "--out", "/tmp/never-written.safetensors"});
   };
   expect_refusal(logits(file), 2, {"NAME"});
   expect_refusal(logits(file + ":nothing"), 3, {"nothing"});
   expect_refusal(logits(file + ":logits"), 3, {"F32"});
   expect_refusal(logits("/no/such.safetensors:ids"), 3, {"/no/such.safetensors"});
-  expect_refusal(run_program({"logits", "--model", model, "--ids", file + ":input_ids", "--out", "/no/such/folder/out.safetensors"}), 3, {"/no/such/folder"});
+  expect_refusal(run_program({"logits", "--model", model, "--ids", file + ":input_ids", "--out",
+                              "/no/such/folder/out.safetensors"}),
+                 3, {"/no/such/folder"});
 }
 
 }  // namespace

@@ -1,4 +1,5 @@
-// Exact mode: the same bits at every rank count, thread count, chunking, batch; and what the plain mode promises of them.
+// Exact mode: the same bits at every rank count, thread count, chunking, batch; and what the plain mode promises of
+// them.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -27,7 +28,8 @@ class Exact : public testing::TestWithParam<std::string> {
 
 TEST_P(Exact, every_rank_count_gives_the_same_bits) {
   const auto expected = logits_of(world(1), case_);
-  for (int ranks : {2, 3, 4, 5, 6, 7, 8, 11, 16}) EXPECT_TRUE(same_bits(logits_of(world(ranks), case_), expected)) << ranks;
+  for (int ranks : {2, 3, 4, 5, 6, 7, 8, 11, 16})
+    EXPECT_TRUE(same_bits(logits_of(world(ranks), case_), expected)) << ranks;
 }
 
 TEST_P(Exact, tcp_gives_the_same_bits) {
@@ -57,7 +59,8 @@ TEST_P(Exact, one_chunk_and_many_give_the_same_bits) {
 }
 
 TEST_P(Exact, alone_and_in_a_batch_give_the_same_bits) {
-  std::vector<int32_t> first(case_.ids.begin(), case_.ids.begin() + 60), second(case_.ids.rbegin(), case_.ids.rbegin() + 60);
+  std::vector<int32_t> first(case_.ids.begin(), case_.ids.begin() + 60),
+      second(case_.ids.rbegin(), case_.ids.rbegin() + 60);
   std::vector<int32_t> both = first;
   both.insert(both.end(), second.begin(), second.end());
   const GoldenCase alone_a{1, 60, first, {}}, alone_b{1, 60, second, {}}, batch{2, 60, both, {}};
@@ -90,8 +93,8 @@ TEST_P(Exact, a_geometry_padded_for_three_keeps_it) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, Exact, testing::ValuesIn(kModels), [](const auto& info) {
-  std::string name = info.param;
+INSTANTIATE_TEST_SUITE_P(Models, Exact, testing::ValuesIn(kModels), [](const auto& which) {
+  std::string name = which.param;
   std::ranges::replace(name, '-', '_');
   return name;
 });
@@ -106,7 +109,8 @@ TEST(Chunking, prefill_in_chunks_equals_token_by_token) {
     const auto expected = logits_of(options, golden.cases[0]);
     for (int rows : {7, 63, 64, 65, 256}) {
       options.max_rows = rows;
-      EXPECT_LE(largest_difference(logits_of(options, golden.cases[0]), expected), 1e-4f) << model << ", " << rows << " rows a step";
+      EXPECT_LE(largest_difference(logits_of(options, golden.cases[0]), expected), 1e-4f)
+          << model << ", " << rows << " rows a step";
     }
   }
 }
@@ -119,7 +123,8 @@ TEST(Geometry, padded_for_three_runs_on_one_two_and_three_ranks) {
         WorldOptions options = thread_world(golden, ranks);
         options.plan.pad_for = 3;
         options.plan.dummies = dummies;
-        EXPECT_LE(largest_difference(logits_of(options, golden.cases[0]), golden.cases[0].logits), 1e-4f) << model << " on " << ranks;
+        EXPECT_LE(largest_difference(logits_of(options, golden.cases[0]), golden.cases[0].logits), 1e-4f)
+            << model << " on " << ranks;
       }
     }
   }

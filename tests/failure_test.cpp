@@ -1,11 +1,14 @@
 // Ranks that die or stand still, a front that dies, memory while loading: no hang, no orphan, and the culprit by name.
 #include <gtest/gtest.h>
+#include <netinet/in.h>
 #include <signal.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 
 #include <fstream>
 
 #include "base/clock.h"
+#include "base/unique_fd.h"
 #include "program.h"
 #include "worlds.h"
 
@@ -56,7 +59,10 @@ TEST_P(DeadRank, killed_in_the_middle_is_named_at_once_and_nothing_is_left) {
       ::kill(front.process(v), SIGKILL);
     });
     EXPECT_LT(now_us() - killed_us, 900'000) << "later than a deadline";
-    EXPECT_NE(text.find(fmt::format("rank {} (process {}) was killed by signal 9", victim, processes[static_cast<size_t>(victim)])), std::string::npos) << text;
+    EXPECT_NE(text.find(fmt::format("rank {} (process {}) was killed by signal 9", victim,
+                                    processes[static_cast<size_t>(victim)])),
+              std::string::npos)
+        << text;
     EXPECT_EQ(text.find('\n'), std::string::npos);
   }
   for (pid_t process : processes) EXPECT_FALSE(is_alive(process));
@@ -76,16 +82,16 @@ TEST_P(DeadRank, stopped_in_the_middle_is_named_after_the_deadline_and_nothing_i
     EXPECT_LT(now_us() - stopped_us, 6'000'000);
     EXPECT_NE(text.find(fmt::format("rank {}", victim)), std::string::npos) << text;
     EXPECT_NE(text.find("stopped"), std::string::npos) << text;
-    if (ranks > 1) {
-      EXPECT_NE(text.find("gate"), std::string::npos) << text;
-      EXPECT_NE(text.find("layer"), std::string::npos) << text;
-    }
+    // Nearly always in a gate; between two steps nobody but the front waits for it.
+    const bool in_gate = text.find("gate") != std::string::npos && text.find("layer") != std::string::npos;
+    EXPECT_TRUE(in_gate || text.find("made no progress") != std::string::npos) << text;
   }
   for (pid_t process : processes) EXPECT_FALSE(is_alive(process));
 }
 
 INSTANTIATE_TEST_SUITE_P(Worlds, DeadRank,
-                         testing::Values(std::tuple{Link::kShm, 3, 0}, std::tuple{Link::kShm, 3, 2}, std::tuple{Link::kTcp, 3, 1}, std::tuple{Link::kTcp, 2, 0},
+                         testing::Values(std::tuple{Link::kShm, 3, 0}, std::tuple{Link::kShm, 3, 2},
+                                         std::tuple{Link::kTcp, 3, 1}, std::tuple{Link::kTcp, 2, 0},
                                          std::tuple{Link::kShm, 1, 0}));
 
 TEST(DeadFront, takes_its_ranks_along) {
@@ -103,7 +109,7 @@ TEST(DeadFront, takes_its_ranks_along) {
     }
     ::close(fds[1]);
     std::array<pid_t, 3> ranks{};
-    ASSERT_EQ(::read(fds[0], ranks.data(), sizeof ranks), static_cast<ssize_t>(sizeof ranks));
+    for (pid_t& rank : ranks) EXPECT_EQ(::read(fds[0], &rank, sizeof rank), static_cast<ssize_t>(sizeof rank));
     ::close(fds[0]);
     std::this_thread::sleep_for(std::chrono::milliseconds(30));
     ::kill(front_process, SIGKILL);
@@ -136,27 +142,37 @@ TEST(IdleFront, costs_no_processor_time) {
     std::array<int64_t, 3> before{};
     for (int rank = 0; rank < 3; ++rank) before[static_cast<size_t>(rank)] = cpu_ticks(front.process(rank));
     std::this_thread::sleep_for(std::chrono::seconds(1));
-    for (int rank = 0; rank < 3; ++rank) EXPECT_LE(cpu_ticks(front.process(rank)) - before[static_cast<size_t>(rank)], 1) << rank;
+    for (int rank = 0; rank < 3; ++rank)
+      EXPECT_LE(cpu_ticks(front.process(rank)) - before[static_cast<size_t>(rank)], 1) << rank;
   }
 }
 
 TEST(World, is_refused_when_a_port_is_taken) {
+  const UniqueFd taken(::socket(AF_INET, SOCK_STREAM, 0));
+  sockaddr_in address{.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
+  socklen_t length = sizeof address;
+  ASSERT_EQ(::bind(taken.get(), reinterpret_cast<sockaddr*>(&address), length), 0);
+  ASSERT_EQ(::listen(taken.get(), 1), 0);
+  ASSERT_EQ(::getsockname(taken.get(), reinterpret_cast<sockaddr*>(&address), &length), 0);
+
   WorldOptions options = process_world(3, Link::kTcp);
-  options.port = 47310;
-  Front first(options);
+  options.port = ntohs(address.sin_port) - 1;  // rank 1's port
   try {
-    Front second(options);
-    FAIL() << "both listen on one port";
+    Front front(options);
+    FAIL() << "the port was taken twice";
   } catch (const Error& error) {
     EXPECT_EQ(error.kind(), ErrorKind::kLink);
-    EXPECT_NE(std::string(error.what()).find("127.0.0.1:4731"), std::string::npos) << error.what();
-    EXPECT_NE(std::string(error.what()).find("--port"), std::string::npos) << error.what();
+    for (const std::string& words :
+         {std::string("rank 1"), fmt::format("127.0.0.1:{}", options.port + 1), std::string("--port")}) {
+      EXPECT_NE(std::string(error.what()).find(words), std::string::npos) << error.what();
+    }
   }
 }
 
 // A Llama of 300 MB, all zero: a sparse file.
 void write_large_model(const std::filesystem::path& directory) {
-  std::ofstream(directory / "config.json") << R"({"architectures": ["LlamaForCausalLM"], "hidden_size": 1024, "intermediate_size": 4096,
+  std::ofstream(directory / "config.json")
+      << R"({"architectures": ["LlamaForCausalLM"], "hidden_size": 1024, "intermediate_size": 4096,
     "num_hidden_layers": 9, "num_attention_heads": 16, "num_key_value_heads": 4, "vocab_size": 16000, "max_position_embeddings": 512,
     "hidden_act": "silu", "rms_norm_eps": 1e-5, "rope_theta": 10000.0, "tie_word_embeddings": true})";
   std::string header = "{";
@@ -164,7 +180,8 @@ void write_large_model(const std::filesystem::path& directory) {
   const auto add = [&](const std::string& name, int64_t rows, int64_t columns) {
     const int64_t bytes = rows * std::max<int64_t>(columns, 1) * 2;
     const std::string shape = columns == 0 ? fmt::format("[{}]", rows) : fmt::format("[{},{}]", rows, columns);
-    header += fmt::format("{}\"{}\":{{\"dtype\":\"BF16\",\"shape\":{},\"data_offsets\":[{},{}]}}", header.size() > 1 ? "," : "", name, shape, offset, offset + bytes);
+    header += fmt::format("{}\"{}\":{{\"dtype\":\"BF16\",\"shape\":{},\"data_offsets\":[{},{}]}}",
+                          header.size() > 1 ? "," : "", name, shape, offset, offset + bytes);
     offset += bytes;
   };
   add("model.embed_tokens.weight", 16000, 1024);

@@ -21,7 +21,8 @@ struct Case {
 std::string name_of(const testing::TestParamInfo<Case>& info) {
   const Case& c = info.param;
   std::string text = fmt::format("{}_{}_ranks_{}_{}_{}{}", c.model, c.ranks, c.link == Link::kShm ? "shm" : "tcp",
-                                 c.isa == Isa::kReference ? "reference" : "fast", c.as == RanksAs::kThreads ? "threads" : "processes", c.exact ? "_exact" : "");
+                                 c.isa == Isa::kReference ? "reference" : "fast",
+                                 c.as == RanksAs::kThreads ? "threads" : "processes", c.exact ? "_exact" : "");
   std::ranges::replace(text, '-', '_');
   return text;
 }
@@ -84,8 +85,11 @@ TEST_P(GoldenWorld, greedy_tokens_are_those_of_transformers_wherever_the_margin_
   Front front(options());
   for (const GoldenGreedy& golden : golden_.greedy) {
     const Generation generation =
-        generate(front, {.prompt = golden.prompt, .max_tokens = golden_.eos.empty() ? static_cast<int64_t>(golden.continuation.size()) : 150, .eos = golden_.eos});
-    const size_t common = static_cast<size_t>(std::ranges::mismatch(generation.ids, golden.continuation).in1 - generation.ids.begin());
+        generate(front, {.prompt = golden.prompt,
+                         .max_tokens = golden_.eos.empty() ? static_cast<int64_t>(golden.continuation.size()) : 150,
+                         .eos = golden_.eos});
+    const size_t common =
+        static_cast<size_t>(std::ranges::mismatch(generation.ids, golden.continuation).in1 - generation.ids.begin());
     if (common == golden.continuation.size() && generation.ids.size() == common) continue;
     const float margin = margin_at(front, golden, common);
     std::printf("a flip after %zu tokens, margin %g\n", common, margin);

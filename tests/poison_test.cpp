@@ -1,5 +1,5 @@
-// Dummies contribute nothing, twice over: their source rows are zero, and so are the columns that read them. Each side is
-// poisoned alone, with dummies held and computed, and the real output keeps its bits.
+// Dummies contribute nothing, twice over: their source rows are zero, and so are the columns that read them. Each side
+// is poisoned alone, with dummies held and computed, and the real output keeps its bits.
 #include <gtest/gtest.h>
 
 #include <bit>
@@ -15,7 +15,8 @@ enum class Side { kNone, kSources, kSinks };
 bool is_sink(TensorId id) { return id == TensorId::kO || id == TensorId::kOut || id == TensorId::kDown; }
 
 bool is_gap(const AxisMap& map, int64_t local) {
-  return std::ranges::none_of(map.real, [&](const Span& span) { return local >= span.local && local < span.local + span.count; });
+  return std::ranges::none_of(map.real,
+                              [&](const Span& span) { return local >= span.local && local < span.local + span.count; });
 }
 
 // Overwrites the fill of the poisoned side on its way to the device.
@@ -65,7 +66,8 @@ std::vector<float> poisoned_logits(const Golden& golden, int ranks, Side side, i
   options.plan.dummies = Dummies::kHeld;
   std::array<int64_t, 16> counts{};  // the filter runs on the ranks' own threads: one count for each thread's rank
   std::atomic<int> next{0};
-  options.launch.hooks.filter = [&, side](const LocalTensor& tensor, std::unique_ptr<WeightSink> sink) -> std::unique_ptr<WeightSink> {
+  options.launch.hooks.filter = [&, side](const LocalTensor& tensor,
+                                          std::unique_ptr<WeightSink> sink) -> std::unique_ptr<WeightSink> {
     if (side == Side::kNone) return sink;
     thread_local const int mine = next++;
     return std::make_unique<PoisonSink>(tensor, std::move(sink), side, counts[static_cast<size_t>(mine)]);
@@ -92,9 +94,12 @@ TEST_P(Poison, in_sources_or_in_sinks_of_dummies_changes_no_bit_of_the_real_outp
 }
 
 INSTANTIATE_TEST_SUITE_P(Worlds, Poison,
-                         testing::Combine(testing::Values("llama-9q3kv-tied", "qwen2-14q2kv-bias", "qwen35-6q2kv-gdn4-12", "mini-qwen35"), testing::Values(3, 5, 7)),
-                         [](const auto& info) {
-                           std::string name = fmt::format("{}_{}_ranks", std::get<0>(info.param), std::get<1>(info.param));
+                         testing::Combine(testing::Values("llama-9q3kv-tied", "qwen2-14q2kv-bias",
+                                                          "qwen35-6q2kv-gdn4-12", "mini-qwen35"),
+                                          testing::Values(3, 5, 7)),
+                         [](const auto& which) {
+                           std::string name =
+                               fmt::format("{}_{}_ranks", std::get<0>(which.param), std::get<1>(which.param));
                            std::ranges::replace(name, '-', '_');
                            return name;
                          });
@@ -105,7 +110,8 @@ TEST(Poison, on_both_sides_shows) {
   WorldOptions options = thread_world(golden, 2);
   options.plan.dummies = Dummies::kHeld;
   const auto expected = logits_of(options, golden.cases[0]);
-  static constexpr auto kBoth = [](const LocalTensor& tensor, std::unique_ptr<WeightSink> sink) -> std::unique_ptr<WeightSink> {
+  static constexpr auto kBoth = [](const LocalTensor& tensor,
+                                   std::unique_ptr<WeightSink> sink) -> std::unique_ptr<WeightSink> {
     thread_local int64_t count = 0;
     auto inner = std::make_unique<PoisonSink>(tensor, std::move(sink), Side::kSinks, count);
     return std::make_unique<PoisonSink>(tensor, std::move(inner), Side::kSources, count);
@@ -138,7 +144,8 @@ TEST(ReplicatedState, that_differs_is_found_and_named) {
       next->rows(first, count, copy);
     }
   };
-  options.launch.hooks.filter = [&](const LocalTensor& tensor, std::unique_ptr<WeightSink> sink) -> std::unique_ptr<WeightSink> {
+  options.launch.hooks.filter = [&](const LocalTensor& tensor,
+                                    std::unique_ptr<WeightSink> sink) -> std::unique_ptr<WeightSink> {
     if (tensor.rule->id != TensorId::kPostNorm || tensor.layer != 1 || norms++ > 0) return sink;  // on one rank only
     auto nudge = std::make_unique<Nudge>();
     nudge->next = std::move(sink);

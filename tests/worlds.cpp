@@ -32,19 +32,25 @@ Golden read_golden(const std::string& name) {
   if (name == "mini-qwen35") {
     golden.eos = {573, 571};
     for (int i = 0; i < 4; ++i) {
-      GoldenCase c{.ids = read_tensor<int32_t>(file, fmt::format("ids.{}", i)), .logits = read_tensor<float>(file, fmt::format("logits.{}", i))};
+      GoldenCase c{.ids = read_tensor<int32_t>(file, fmt::format("ids.{}", i)),
+                   .logits = read_tensor<float>(file, fmt::format("logits.{}", i))};
       c.length = static_cast<int64_t>(c.ids.size());
       golden.cases.push_back(std::move(c));
     }
     for (int i = 0; i < 24; ++i) {
-      golden.greedy.push_back({read_tensor<int32_t>(file, fmt::format("prompt.{}", i)), read_tensor<int32_t>(file, fmt::format("greedy.{}", i))});
+      golden.greedy.push_back({read_tensor<int32_t>(file, fmt::format("prompt.{}", i)),
+                               read_tensor<int32_t>(file, fmt::format("greedy.{}", i))});
     }
     return golden;
   }
-  GoldenCase c{.batch = 2, .length = 77, .ids = read_tensor<int32_t>(file, "input_ids"), .logits = read_tensor<float>(file, "logits")};
+  GoldenCase c{.batch = 2,
+               .length = 77,
+               .ids = read_tensor<int32_t>(file, "input_ids"),
+               .logits = read_tensor<float>(file, "logits")};
   const auto greedy = read_tensor<int32_t>(file, "greedy");
   for (int row = 0; row < 2; ++row) {
-    golden.greedy.push_back({{c.ids.begin() + row * 77, c.ids.begin() + row * 77 + 40}, {greedy.begin() + row * 24, greedy.begin() + row * 24 + 24}});
+    golden.greedy.push_back({{c.ids.begin() + row * 77, c.ids.begin() + row * 77 + 40},
+                             {greedy.begin() + row * 24, greedy.begin() + row * 24 + 24}});
   }
   golden.cases.push_back(std::move(c));
   return golden;

@@ -6,7 +6,8 @@
 namespace coprime {
 
 void check_failed(const char* file, int line, const char* condition, const std::string& values) {
-  std::fprintf(stderr, "%s:%d: broken invariant: %s%s%s\n", file, line, condition, values.empty() ? "" : ": ", values.c_str());
+  std::fprintf(stderr, "%s:%d: broken invariant: %s%s%s\n", file, line, condition, values.empty() ? "" : ": ",
+               values.c_str());
   std::abort();
 }
 

@@ -11,8 +11,8 @@ namespace coprime {
 
 }  // namespace coprime
 
-#define COPRIME_CHECK(condition, ...)                                                                    \
-  do {                                                                                                   \
-    if (!(condition)) [[unlikely]]                                                                       \
+#define COPRIME_CHECK(condition, ...)                                                       \
+  do {                                                                                      \
+    if (!(condition)) [[unlikely]]                                                          \
       ::coprime::check_failed(__FILE__, __LINE__, #condition, fmt::format("" __VA_ARGS__)); \
   } while (false)

@@ -1,5 +1,5 @@
-// What a user, a file or a peer can cause: one exception type with a kind, caught in one place (cli) and printed as one line.
-// A broken invariant of ours is no Error: see check.h.
+// What a user, a file or a peer can cause: one exception type with a kind, caught in one place (cli) and printed as one
+// line. A broken invariant of ours is no Error: see check.h.
 #pragma once
 
 #include <fmt/format.h>
@@ -20,10 +20,14 @@ enum class ErrorKind {
 // The process's exit status: 1 anything else, 2 usage, 3 model or input, 4 link or peer.
 constexpr int exit_code(ErrorKind kind) {
   switch (kind) {
-    case ErrorKind::kUsage: return 2;
-    case ErrorKind::kModel: return 3;
-    case ErrorKind::kLink: return 4;
-    case ErrorKind::kInternal: break;
+    case ErrorKind::kUsage:
+      return 2;
+    case ErrorKind::kModel:
+      return 3;
+    case ErrorKind::kLink:
+      return 4;
+    case ErrorKind::kInternal:
+      break;
   }
   return 1;
 }

@@ -53,10 +53,18 @@ void portable_sincos(double x, double* sine, double* cosine) {
   }
   s *= r;
   switch (static_cast<int64_t>(n) & 3) {
-    case 0: *sine = s, *cosine = c; break;
-    case 1: *sine = c, *cosine = -s; break;
-    case 2: *sine = -s, *cosine = -c; break;
-    default: *sine = -c, *cosine = s; break;
+    case 0:
+      *sine = s, *cosine = c;
+      break;
+    case 1:
+      *sine = c, *cosine = -s;
+      break;
+    case 2:
+      *sine = -s, *cosine = -c;
+      break;
+    default:
+      *sine = -c, *cosine = s;
+      break;
   }
 }
 

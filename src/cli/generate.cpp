@@ -27,7 +27,8 @@ std::string read_prompt_file(const std::string& path) {
     text << std::cin.rdbuf();
   } else {
     std::ifstream file(path, std::ios::binary);
-    if (!file || std::filesystem::is_directory(path)) fail(ErrorKind::kModel, "{}: cannot be read: give a text file", path);
+    if (!file || std::filesystem::is_directory(path))
+      fail(ErrorKind::kModel, "{}: cannot be read: give a text file", path);
     text << file.rdbuf();
   }
   return text.str();
@@ -64,7 +65,9 @@ std::vector<int32_t> end_ids(const GenerationConfig& config, const Tokenizer& to
 // Memory for the text that may come, and no more than the model's positions.
 int64_t context_tokens(int64_t prompt, int64_t max_tokens, int64_t max_positions) {
   if (prompt >= max_positions) {
-    fail(ErrorKind::kUsage, "the prompt has {} tokens, and the model's context holds {} with at least one to come: shorten it", prompt, max_positions);
+    fail(ErrorKind::kUsage,
+         "the prompt has {} tokens, and the model's context holds {} with at least one to come: shorten it", prompt,
+         max_positions);
   }
   return max_tokens == 0 || max_tokens > max_positions - prompt ? max_positions : prompt + max_tokens;
 }
@@ -79,7 +82,9 @@ void run_generate(const WorldSettings& world, const GenerateSettings& settings) 
   const Tokenizer tokenizer = Tokenizer::open(options.model);
   const GenerationConfig config = read_generation_config(options.model);
 
-  GenerationRequest request{.prompt = encode_prompt(tokenizer, settings), .sampling = sampling_options(settings, config), .eos = end_ids(config, tokenizer)};
+  GenerationRequest request{.prompt = encode_prompt(tokenizer, settings),
+                            .sampling = sampling_options(settings, config),
+                            .eos = end_ids(config, tokenizer)};
   const auto prompt = static_cast<int64_t>(request.prompt.size());
   options.context = context_tokens(prompt, settings.max_tokens, shape.max_positions);
   options.max_rows = static_cast<int>(std::min<int64_t>(options.max_rows, prompt));

@@ -20,8 +20,10 @@ Ids read_ids(const std::string& argument, int64_t vocab) {
   const SafetensorsFile file = SafetensorsFile::open(path);
   const TensorInfo* tensor = file.find(name);
   if (tensor == nullptr) fail(ErrorKind::kModel, "{}: no tensor named \"{}\"", path, name);
-  if ((tensor->type != DType::kI32 && tensor->type != DType::kI64) || tensor->shape.empty() || tensor->shape.size() > 2) {
-    fail(ErrorKind::kModel, "{}: {} is {} with {} axes, expected I32 or I64 [batch, T] or [T]", path, name, tensor->type_name, tensor->shape.size());
+  if ((tensor->type != DType::kI32 && tensor->type != DType::kI64) || tensor->shape.empty() ||
+      tensor->shape.size() > 2) {
+    fail(ErrorKind::kModel, "{}: {} is {} with {} axes, expected I32 or I64 [batch, T] or [T]", path, name,
+         tensor->type_name, tensor->shape.size());
   }
   std::vector<std::byte> bytes(tensor->bytes);
   file.read(tensor->offset, bytes);
@@ -36,7 +38,8 @@ Ids read_ids(const std::string& argument, int64_t vocab) {
       std::memcpy(&narrow, bytes.data() + i * width, width);
       value = narrow;
     }
-    if (value < 0 || value >= vocab) fail(ErrorKind::kModel, "{}: {}[{}] is {}, outside the vocabulary of {}", path, name, i, value, vocab);
+    if (value < 0 || value >= vocab)
+      fail(ErrorKind::kModel, "{}: {}[{}] is {}, outside the vocabulary of {}", path, name, i, value, vocab);
     ids.values.push_back(static_cast<int32_t>(value));
   }
   return ids;
@@ -50,7 +53,9 @@ void run_logits(const WorldSettings& world, const LogitsSettings& settings) {
   const Ids ids = read_ids(settings.ids, shape.vocab);
   const int64_t length = ids.shape.back(), batch = ids.shape.size() == 2 ? ids.shape[0] : 1;
   if (ids.values.empty()) fail(ErrorKind::kModel, "{}: the tensor is empty: nothing to compute", settings.ids);
-  if (length > shape.max_positions) fail(ErrorKind::kUsage, "{}: rows of {} tokens, and the model's context holds {}", settings.ids, length, shape.max_positions);
+  if (length > shape.max_positions)
+    fail(ErrorKind::kUsage, "{}: rows of {} tokens, and the model's context holds {}", settings.ids, length,
+         shape.max_positions);
 
   options.context = length;
   options.sequences = static_cast<int>(std::min<int64_t>({batch, options.max_rows, 64}));

@@ -1,4 +1,5 @@
-// The program: parses, fills the settings, calls one function. The one place where errors become a line and an exit code.
+// The program: parses, fills the settings, calls one function. The one place where errors become a line and an exit
+// code.
 
 #include <csignal>
 #include <cstdio>

@@ -11,7 +11,8 @@ std::string count_text(const char* name, int64_t real, int64_t padded) {
 
 std::string heads_text(const ShardPlan& plan) {
   const Counts stock = plan.stock(), padded = plan.padded();
-  std::string text = count_text("query", stock.q_heads, padded.q_heads) + ", " + count_text("KV", stock.kv_heads, padded.kv_heads);
+  std::string text =
+      count_text("query", stock.q_heads, padded.q_heads) + ", " + count_text("KV", stock.kv_heads, padded.kv_heads);
   if (plan.kv_replicated()) text += " (copied)";
   if (stock.linear_key_heads > 0) {
     text += ", " + count_text("linear key", stock.linear_key_heads, padded.linear_key_heads);
@@ -21,9 +22,12 @@ std::string heads_text(const ShardPlan& plan) {
 }
 
 nlohmann::json counts_json(const Counts& counts) {
-  return {{"q_heads", counts.q_heads},           {"kv_heads", counts.kv_heads},
-          {"linear_key_heads", counts.linear_key_heads}, {"linear_value_heads", counts.linear_value_heads},
-          {"intermediate", counts.intermediate}, {"vocab", counts.vocab}};
+  return {{"q_heads", counts.q_heads},
+          {"kv_heads", counts.kv_heads},
+          {"linear_key_heads", counts.linear_key_heads},
+          {"linear_value_heads", counts.linear_value_heads},
+          {"intermediate", counts.intermediate},
+          {"vocab", counts.vocab}};
 }
 
 const char* finish_text(Finish finish) { return finish == Finish::kStop ? "stop" : "length"; }
@@ -31,30 +35,41 @@ const char* finish_text(Finish finish) { return finish == Finish::kStop ? "stop"
 }  // namespace
 
 double GenerateReport::tokens_per_second() const {
-  return generation.decode_us == 0 ? 0 : static_cast<double>(generation.decode_steps) * 1e6 / static_cast<double>(generation.decode_us);
+  return generation.decode_us == 0
+             ? 0
+             : static_cast<double>(generation.decode_steps) * 1e6 / static_cast<double>(generation.decode_us);
 }
 
 double GenerateReport::gate_share() const {
   const WorldStatistics& statistics = front.statistics();
-  return statistics.compute_us == 0 ? 0 : static_cast<double>(statistics.gate_us) / static_cast<double>(statistics.compute_us);
+  return statistics.compute_us == 0
+             ? 0
+             : static_cast<double>(statistics.gate_us) / static_cast<double>(statistics.compute_us);
 }
 
 std::string GenerateReport::table() const {
   const ShardPlan& plan = front.plan();
   const WorldOptions& options = front.options();
   const Counts stock = plan.stock(), padded = plan.padded();
-  std::string table = fmt::format("\nmodel    {}, {} layers, on {} rank{} over {}\n", plan.shape().architecture_name, plan.shape().layers, plan.ranks(),
-                                 plan.ranks() == 1 ? "" : "s", plan.ranks() == 1 ? "no link" : options.link == Link::kShm ? "shm" : "tcp");
+  std::string table = fmt::format("\nmodel    {}, {} layers, on {} rank{} over {}\n", plan.shape().architecture_name,
+                                  plan.shape().layers, plan.ranks(), plan.ranks() == 1 ? "" : "s",
+                                  plan.ranks() == 1            ? "no link"
+                                  : options.link == Link::kShm ? "shm"
+                                                               : "tcp");
   table += fmt::format("heads    {} (real of padded)\n", heads_text(plan));
-  table += fmt::format("widths   {}, {}\n", count_text("MLP", stock.intermediate, padded.intermediate), count_text("vocabulary", stock.vocab, padded.vocab));
+  table += fmt::format("widths   {}, {}\n", count_text("MLP", stock.intermediate, padded.intermediate),
+                       count_text("vocabulary", stock.vocab, padded.vocab));
   for (int rank = 0; rank < plan.ranks(); ++rank) {
     const RankReady& ready = front.ranks()[static_cast<size_t>(rank)];
     const Counts local = plan.local(rank);
-    table += fmt::format("rank {:<3} {} query, {} KV heads; {:.2f} MiB weights, {:.2f} MiB cache; {}\n", rank, local.q_heads, local.kv_heads,
-                        static_cast<double>(ready.weight_bytes) / 1048576, static_cast<double>(ready.cache_bytes) / 1048576, ready.device);
+    table += fmt::format("rank {:<3} {} query, {} KV heads; {:.2f} MiB weights, {:.2f} MiB cache; {}\n", rank,
+                         local.q_heads, local.kv_heads, static_cast<double>(ready.weight_bytes) / 1048576,
+                         static_cast<double>(ready.cache_bytes) / 1048576, ready.device);
   }
-  table += fmt::format("tokens   {} in, {} out; first after {:.1f} ms, then {:.0f} tokens/s; ready after {:.0f} ms\n", request.prompt.size(),
-                      generation.ids.size(), static_cast<double>(generation.first_token_us) / 1e3, tokens_per_second(), static_cast<double>(start_us) / 1e3);
+  table +=
+      fmt::format("tokens   {} in, {} out; first after {:.1f} ms, then {:.0f} tokens/s; ready after {:.0f} ms\n",
+                  request.prompt.size(), generation.ids.size(), static_cast<double>(generation.first_token_us) / 1e3,
+                  tokens_per_second(), static_cast<double>(start_us) / 1e3);
   table += fmt::format("gates    {} a step, {:.1f}% of the ranks' time\n", front.gates_per_step(), 100 * gate_share());
   table += "\n" + front.ranks()[0].tally;
   return table;
@@ -64,7 +79,10 @@ std::string GenerateReport::json() const {
   using nlohmann::json;
   json ranks = json::array();
   for (const RankReady& ready : front.ranks()) {
-    ranks.push_back({{"device", ready.device}, {"weight_bytes", ready.weight_bytes}, {"cache_bytes", ready.cache_bytes}, {"resident_bytes", ready.resident_bytes}});
+    ranks.push_back({{"device", ready.device},
+                     {"weight_bytes", ready.weight_bytes},
+                     {"cache_bytes", ready.cache_bytes},
+                     {"resident_bytes", ready.resident_bytes}});
   }
   const json object{{"text", text},
                     {"ids", generation.ids},

@@ -25,19 +25,33 @@ CLI::Option* add(CLI::App& app, const std::string& name, T& value, const std::st
 void add_world_flags(CLI::App& app, WorldSettings& s) {
   add(app, "--model", s.model, "directory of the checkpoint: config.json, safetensors, tokenizer.json")->required();
   add(app, "--ranks", s.ranks, "number of ranks, 1 to 16, any of them")->capture_default_str();
-  add(app, "--threads", s.threads, "threads a rank; 0 shares the cores out")->check(CLI::Range(0, 1024))->capture_default_str();
+  add(app, "--threads", s.threads, "threads a rank; 0 shares the cores out")
+      ->check(CLI::Range(0, 1024))
+      ->capture_default_str();
   add(app, "--link", s.link, "what joins the ranks")->check(CLI::IsMember({"shm", "tcp"}))->capture_default_str();
   add(app, "--math", s.math, "arithmetic of the matrix products")->check(CLI::IsMember({"f32"}))->capture_default_str();
-  add(app, "--kv", s.kv, "type of cached keys and values")->check(CLI::IsMember({"f32", "f16", "bf16"}))->capture_default_str();
+  add(app, "--kv", s.kv, "type of cached keys and values")
+      ->check(CLI::IsMember({"f32", "f16", "bf16"}))
+      ->capture_default_str();
   add(app, "--exact", s.exact, "the same bits at every rank count, batch and chunking; a second exchange a gate");
-  add(app, "--pad-for", s.pad_for, "widen the geometry for this many ranks; 0: as many as run")->check(CLI::Range(0, 16))->capture_default_str();
-  add(app, "--mlp-width", s.mlp_width, "padded width of the MLP; 0: by rule")->check(CLI::NonNegativeNumber)->capture_default_str();
-  add(app, "--prefill-chunk", s.prefill_chunk, "rows of one step at most")->check(CLI::Range(1, 65536))->capture_default_str();
+  add(app, "--pad-for", s.pad_for, "widen the geometry for this many ranks; 0: as many as run")
+      ->check(CLI::Range(0, 16))
+      ->capture_default_str();
+  add(app, "--mlp-width", s.mlp_width, "padded width of the MLP; 0: by rule")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+  add(app, "--prefill-chunk", s.prefill_chunk, "rows of one step at most")
+      ->check(CLI::Range(1, 65536))
+      ->capture_default_str();
   add(app, "--gate-timeout-ms", s.gate_timeout_ms, "how long a peer may stand still before it is given up")
       ->check(CLI::Range(1, 600000))
       ->capture_default_str();
-  add(app, "--port", s.port, "tcp: rank r listens on this port plus r of the loopback; 0: any")->check(CLI::Range(0, 65519))->capture_default_str();
-  add(app, "--isa", s.isa, "limit of the instruction set")->check(CLI::IsMember({"best", "avx512", "avx2", "reference"}))->capture_default_str();
+  add(app, "--port", s.port, "tcp: rank r listens on this port plus r of the loopback; 0: any")
+      ->check(CLI::Range(0, 65519))
+      ->capture_default_str();
+  add(app, "--isa", s.isa, "limit of the instruction set")
+      ->check(CLI::IsMember({"best", "avx512", "avx2", "reference"}))
+      ->capture_default_str();
   add(app, "--hash-gates", s.hash_gates, "debugging: compare every gate's result between the ranks");
 }
 
@@ -47,12 +61,15 @@ void add_generate_flags(CLI::App& app, GenerateSettings& s) {
   add(*prompt, "--chat", s.chat, "a user's message, put in the model's chat form");
   add(*prompt, "--prompt-file", s.prompt_file, "file with the text to continue; - is standard input");
   prompt->require_option(1);
-  add(app, "--max-tokens", s.max_tokens, "0: to the end of the context")->check(CLI::NonNegativeNumber)->capture_default_str();
+  add(app, "--max-tokens", s.max_tokens, "0: to the end of the context")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
   const std::string from_model = " [generation_config.json]";
   add(app, "--temperature", s.temperature, "0 is greedy" + from_model)->check(CLI::Range(0.0, 100.0));
   add(app, "--top-k", s.top_k, "only the k most probable; 0: all" + from_model)->check(CLI::Range(0, 1 << 24));
   add(app, "--top-p", s.top_p, "only the most probable with this mass" + from_model)->check(CLI::Range(0.0, 1.0));
-  add(app, "--min-p", s.min_p, "only what has this share of the most probable" + from_model)->check(CLI::Range(0.0, 1.0));
+  add(app, "--min-p", s.min_p, "only what has this share of the most probable" + from_model)
+      ->check(CLI::Range(0.0, 1.0));
   add(app, "--seed", s.seed, "of the draws [random]");
   add(app, "--stop", s.stops, "end before this text; may be given again")->take_all();
   add(app, "--stats", s.stats, "a table of geometry, memory, speed and gates, on standard error");

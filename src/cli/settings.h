@@ -1,5 +1,5 @@
-// Everything that a person can set, with its default: filled from flags, a file (--config) and COPRIME_* variables by one
-// table (settings.cpp). Nothing below cli/ reads the environment.
+// Everything that a person can set, with its default: filled from flags, a file (--config) and COPRIME_* variables by
+// one table (settings.cpp). Nothing below cli/ reads the environment.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -27,8 +27,8 @@ struct GenerateSettings {
   std::optional<std::string> prompt, chat, prompt_file;
   std::optional<double> temperature, top_p, min_p;  // unset: generation_config.json
   std::optional<int> top_k;
-  std::optional<uint64_t> seed;                     // unset: random
-  int64_t max_tokens = 0;                           // 0: to the context's end
+  std::optional<uint64_t> seed;  // unset: random
+  int64_t max_tokens = 0;        // 0: to the context's end
   std::vector<std::string> stops;
   bool stats = false, json = false;
 };

@@ -110,7 +110,9 @@ void Communicator::reduce(Device& device, int entry, int rows, const Epilogue& e
   } else {
     reduce_at_all(device, gate, rows, epilogue);
   }
-  if (hashing_) hash_rows(epilogue.residual);
+  if (hashing_) gate_hashes_.push_back(0);
+  hash_also(epilogue.residual);
+  if (epilogue.norm_weight != nullptr) hash_also(epilogue.normed);
   finish_gate(start_us);
 }
 
@@ -185,16 +187,17 @@ void Communicator::all_gather(Device&, int entry, int rows, std::span<const Gath
     }
   }
   exchange_->release();
-  if (hashing_) hash_rows(out);
+  if (hashing_) gate_hashes_.push_back(0);
+  hash_also(out);
   finish_gate(start_us);
 }
 
-void Communicator::hash_rows(View rows) {
-  uint64_t hash = 0;
+void Communicator::hash_also(View rows) {
+  if (!hashing_) return;
+  uint64_t& hash = gate_hashes_.back();
   for (int64_t row = 0; row < rows.rows; ++row) {
     hash = hash_bytes(std::as_bytes(std::span(rows.row(row), static_cast<size_t>(rows.columns))), hash);
   }
-  gate_hashes_.push_back(hash);
 }
 
 }  // namespace coprime

@@ -66,6 +66,8 @@ class Communicator {
   // Debugging: hashes every gate's result into gate_hashes(), which begin_step() clears.
   void hash_gates(bool on) { hashing_ = on; }
   std::span<const uint64_t> gate_hashes() const { return gate_hashes_; }
+  // Adds to the last gate's hash what else must be the same on every rank after it.
+  void hash_also(View rows);
 
   const GateStatistics& statistics() const { return statistics_; }
 
@@ -81,7 +83,6 @@ class Communicator {
   View contribution(const GateEntry& gate, int peer, std::span<const std::byte> bytes, int64_t rows);
   void check_bytes(const GateEntry& gate, int peer, size_t bytes, size_t expected);
 
-  void hash_rows(View rows);
   void throw_if_broken() const {
     if (error_) [[unlikely]]
       throw *error_;

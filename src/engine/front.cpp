@@ -16,7 +16,8 @@ namespace {
 
 constexpr int kStopTimeoutMs = 2000;
 constexpr int kPollMs = 100;
-// After the first sign of trouble, how long the front listens for a better one: a dead process explains its peers' errors.
+// After the first sign of trouble, how long the front listens for a better one: a dead process explains its peers'
+// errors.
 constexpr int kPostMortemMs = 300;
 
 std::string hex(std::span<const std::byte> bytes) {
@@ -26,7 +27,9 @@ std::string hex(std::span<const std::byte> bytes) {
 }
 
 std::span<const std::byte> as_bytes(std::string_view text) { return std::as_bytes(std::span(text)); }
-std::string_view as_text(const Message& message) { return {reinterpret_cast<const char*>(message.bytes.data()), message.bytes.size()}; }
+std::string_view as_text(const Message& message) {
+  return {reinterpret_cast<const char*>(message.bytes.data()), message.bytes.size()};
+}
 
 }  // namespace
 
@@ -77,7 +80,8 @@ void Front::start() {
     launcher_->channel(rank).send(static_cast<uint32_t>(MessageType::kStart), as_bytes(to_json(start)));
   }
   if (options_.link == Link::kTcp && plan_.ranks() > 1) exchange_ports();
-  for (const Message& message : collect(MessageType::kReady, "while loading")) ready_.push_back(rank_ready_from_json(as_text(message)));
+  for (const Message& message : collect(MessageType::kReady, "while loading"))
+    ready_.push_back(rank_ready_from_json(as_text(message)));
   check_agreement();
 }
 
@@ -94,11 +98,12 @@ void Front::exchange_ports() {
 void Front::check_agreement() const {
   for (size_t rank = 1; rank < ready_.size(); ++rank) {
     if (ready_[rank].agreement != ready_[0].agreement) {
-      fail(ErrorKind::kModel, "ranks 0 and {} do not hold the same model, plan and settings: give all of them the same files", rank);
+      fail(ErrorKind::kModel,
+           "ranks 0 and {} do not hold the same model, plan and settings: give all of them the same files", rank);
     }
     if (options_.plan.exact && ready_[rank].order != ready_[0].order) {
-      fail(ErrorKind::kUsage, "--exact: rank 0 adds in the order \"{}\", rank {} in \"{}\": limit both to one --isa", ready_[0].order, rank,
-           ready_[rank].order);
+      fail(ErrorKind::kUsage, "--exact: rank 0 adds in the order \"{}\", rank {} in \"{}\": limit both to one --isa",
+           ready_[0].order, rank, ready_[rank].order);
     }
   }
 }
@@ -121,15 +126,18 @@ std::vector<Message> Front::collect(MessageType type, const std::string& doing) 
 
   while (missing > 0) {
     std::array<pollfd, kMaxRanks> fds{};
-    for (size_t r = 0; r < ranks; ++r) fds[r] = {have[r] ? -1 : launcher_->channel(static_cast<int>(r)).fd(), POLLIN, 0};
+    for (size_t r = 0; r < ranks; ++r)
+      fds[r] = {have[r] ? -1 : launcher_->channel(static_cast<int>(r)).fd(), POLLIN, 0};
     ::poll(fds.data(), ranks, kPollMs);
     for (size_t r = 0; r < ranks; ++r) {
       if (have[r] || fds[r].revents == 0) continue;
       const Channel::Received received = launcher_->channel(static_cast<int>(r)).receive(messages[r], 0);
       if (received == Channel::Received::kTimeout) continue;
       if (received == Channel::Received::kClosed) fail_world(doing, std::nullopt);
-      if (messages[r].type == static_cast<uint32_t>(MessageType::kFailure)) fail_world(doing, rank_failure_from_json(as_text(messages[r])));
-      if (messages[r].type != static_cast<uint32_t>(type)) fail(ErrorKind::kInternal, "rank {} sent a message of type {}", r, messages[r].type);
+      if (messages[r].type == static_cast<uint32_t>(MessageType::kFailure))
+        fail_world(doing, rank_failure_from_json(as_text(messages[r])));
+      if (messages[r].type != static_cast<uint32_t>(type))
+        fail(ErrorKind::kInternal, "rank {} sent a message of type {}", r, messages[r].type);
       have[r] = true;
       --missing;
     }
@@ -140,8 +148,9 @@ std::vector<Message> Front::collect(MessageType type, const std::string& doing) 
     } else if (missing > 0 && now_us() - moved_us > deadline_us) {
       const size_t rank = static_cast<size_t>(std::ranges::find(have, false) - have.begin());
       const bool stopped = launcher_->is_stopped(static_cast<int>(rank));
-      fail(ErrorKind::kLink, "rank {} (process {}) made no progress for {} ms {}{}", rank, launcher_->process(static_cast<int>(rank)),
-           deadline_us / 1000, doing, stopped ? ": its process is stopped; continue it (kill -CONT) and start again" : ": start again");
+      fail(ErrorKind::kLink, "rank {} (process {}) made no progress for {} ms {}{}", rank,
+           launcher_->process(static_cast<int>(rank)), deadline_us / 1000, doing,
+           stopped ? ": its process is stopped; continue it (kill -CONT) and start again" : ": start again");
     }
   }
   return messages;
@@ -154,7 +163,8 @@ void Front::fail_world(const std::string& doing, const std::optional<RankFailure
       const auto ending = launcher_->ending(rank);
       // A rank that reported ends by itself with status 0; any other end explains the rest.
       if (ending && *ending != "exited with status 0") {
-        fail(ErrorKind::kLink, "rank {} (process {}) {} {}: the other ranks were ended; start again", rank, launcher_->process(rank), *ending, doing);
+        fail(ErrorKind::kLink, "rank {} (process {}) {} {}: the other ranks were ended; start again", rank,
+             launcher_->process(rank), *ending, doing);
       }
     }
     if (reported && reported->kind != ErrorKind::kLink) break;  // no peer's fault
@@ -164,7 +174,9 @@ void Front::fail_world(const std::string& doing, const std::optional<RankFailure
   if (!reported) fail(ErrorKind::kLink, "a rank closed its control channel {}: start again", doing);
   std::string text = reported->text;
   for (int rank = 0; rank < plan_.ranks(); ++rank) {
-    if (launcher_->is_stopped(rank)) text += fmt::format(" (rank {}'s process {} is stopped: kill -CONT continues it)", rank, launcher_->process(rank));
+    if (launcher_->is_stopped(rank))
+      text +=
+          fmt::format(" (rank {}'s process {} is stopped: kill -CONT continues it)", rank, launcher_->process(rank));
   }
   throw Error(reported->kind, text);
 }
@@ -182,7 +194,8 @@ const std::vector<RowLogits>& Front::step(StepBatch& batch) {
     }
   }
   std::vector<StepResult> results;
-  for (const Message& message : collect(MessageType::kResult, doing)) results.push_back(decode_step_result(message.bytes));
+  for (const Message& message : collect(MessageType::kResult, doing))
+    results.push_back(decode_step_result(message.bytes));
   merge(results, batch);
   ++statistics_.steps;
   statistics_.step_us += now_us() - begin_us;
@@ -196,12 +209,14 @@ void Front::merge(const std::vector<StepResult>& results, const StepBatch& batch
   for (size_t rank = 0; rank < results.size(); ++rank) {
     const StepResult& result = results[rank];
     if (result.step != batch.step || result.rows.size() != requests) {
-      fail(ErrorKind::kInternal, "rank {} returned step {} with {} rows, expected step {} with {}", rank, result.step, result.rows.size(), batch.step, requests);
+      fail(ErrorKind::kInternal, "rank {} returned step {} with {} rows, expected step {} with {}", rank, result.step,
+           result.rows.size(), batch.step, requests);
     }
     for (size_t gate = 0; gate < result.gate_hashes.size(); ++gate) {
       if (result.gate_hashes[gate] != results[0].gate_hashes.at(gate)) {
         const GateEntry entry = make_decode_schedule(plan_, options_.max_rows).at(gate);
-        fail(ErrorKind::kInternal, "ranks 0 and {} hold different bits after step {}, layer {}, gate {}", rank, batch.step, entry.layer, gate_name(entry.kind));
+        fail(ErrorKind::kInternal, "ranks 0 and {} hold different bits after step {}, layer {}, gate {}", rank,
+             batch.step, entry.layer, gate_name(entry.kind));
       }
     }
     compute_us += result.compute_us;

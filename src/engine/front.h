@@ -1,5 +1,5 @@
-// The front's end of a world: it starts the ranks, gives them steps, merges what they return, and finds out which rank is slow
-// or dead. Holds no weights.
+// The front's end of a world: it starts the ranks, gives them steps, merges what they return, and finds out which rank
+// is slow or dead. Holds no weights.
 //
 // An error ends the world: every rank is ended before it is thrown, and step() must not be called again.
 #pragma once
@@ -23,7 +23,7 @@ struct WorldOptions {
   PlanOptions plan;
   Link link = Link::kShm;
   DType kv_type = DType::kF32;
-  int threads = 0;  // a rank; 0: the cores shared out
+  int threads = 0;                     // a rank; 0: the cores shared out
   std::vector<Isa> isa{Isa::kAvx512};  // the limit, of each rank or of all
   int max_rows = 256;
   int64_t context = 0;  // tokens of one sequence that memory is set aside for

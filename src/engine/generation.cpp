@@ -10,8 +10,12 @@ namespace {
 
 // One sequence's rows of a step. Its pages are a fixed run of the pool: given with its first rows.
 SequenceRows rows_of(const Front& front, int sequence, int64_t start, int64_t rows, RowsKind kind) {
-  SequenceRows result{.sequence = sequence, .kind = kind, .start = start, .rows = static_cast<int32_t>(rows),
-                      .state_in = start == 0 ? -1 : sequence, .state_out = sequence};
+  SequenceRows result{.sequence = sequence,
+                      .kind = kind,
+                      .start = start,
+                      .rows = static_cast<int32_t>(rows),
+                      .state_in = start == 0 ? -1 : sequence,
+                      .state_out = sequence};
   if (start == 0) {
     for (int page = 0; page < front.pages_per_sequence(); ++page) {
       result.pages.pages.push_back(sequence * front.pages_per_sequence() + page);
@@ -29,7 +33,8 @@ Generation generate(Front& front, const GenerationRequest& request, const std::f
   const int64_t context = front.options().context;
   if (prompt == 0) fail(ErrorKind::kUsage, "the prompt is empty: give at least one token");
   if (prompt >= context) {
-    fail(ErrorKind::kUsage, "the prompt has {} tokens, and the context holds {} with at least one to come: shorten it", prompt, context);
+    fail(ErrorKind::kUsage, "the prompt has {} tokens, and the context holds {} with at least one to come: shorten it",
+         prompt, context);
   }
 
   Generation generation;
@@ -55,7 +60,8 @@ Generation generate(Front& front, const GenerationRequest& request, const std::f
     if (position < prompt) continue;
 
     std::vector<Candidate> candidates = logits[0].best;
-    for (size_t id = 0; id < logits[0].all.size(); ++id) candidates.push_back({logits[0].all[id], static_cast<int32_t>(id)});
+    for (size_t id = 0; id < logits[0].all.size(); ++id)
+      candidates.push_back({logits[0].all[id], static_cast<int32_t>(id)});
     const int32_t id = sample(candidates, request.sampling, static_cast<uint64_t>(position - prompt));
     if (generation.first_token_us == 0) {
       generation.first_token_us = now_us() - begin_us;
@@ -78,8 +84,10 @@ Generation generate(Front& front, const GenerationRequest& request, const std::f
 
 std::vector<float> teacher_forced_logits(Front& front, std::span<const int32_t> ids, int64_t batch, int64_t length) {
   const int64_t vocab = front.plan().shape().vocab, context = front.options().context;
-  if (length < 1 || batch < 1) fail(ErrorKind::kUsage, "ids of shape [{}, {}]: at least one row of one token is needed", batch, length);
-  if (length > context) fail(ErrorKind::kUsage, "rows of {} tokens, and the context holds {}: shorten them", length, context);
+  if (length < 1 || batch < 1)
+    fail(ErrorKind::kUsage, "ids of shape [{}, {}]: at least one row of one token is needed", batch, length);
+  if (length > context)
+    fail(ErrorKind::kUsage, "rows of {} tokens, and the context holds {}: shorten them", length, context);
   std::vector<float> out(static_cast<size_t>(batch * length * vocab));
 
   const int64_t group = std::min<int64_t>({batch, front.options().sequences, front.options().max_rows});

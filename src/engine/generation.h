@@ -29,12 +29,12 @@ struct Generation {
   int64_t decode_steps = 0;
 };
 
-// Error(kUsage) for an empty prompt, or one that leaves no room in `front`'s context. `on_token` returns false to end the text
-// (a stop string).
+// Error(kUsage) for an empty prompt, or one that leaves no room in `front`'s context. `on_token` returns false to end
+// the text (a stop string).
 Generation generate(Front& front, const GenerationRequest& request, const std::function<bool(int32_t)>& on_token = {});
 
-// Logits [rows of ids][T][vocab] of the ids [batch][T]: at each position of the next token. `rows_per_step` bounds a step;
-// sequences are computed side by side, as many as the front has room for.
+// Logits [rows of ids][T][vocab] of the ids [batch][T]: at each position of the next token. `rows_per_step` bounds a
+// step; sequences are computed side by side, as many as the front has room for.
 std::vector<float> teacher_forced_logits(Front& front, std::span<const int32_t> ids, int64_t batch, int64_t length);
 
 }  // namespace coprime

@@ -14,7 +14,8 @@ constexpr std::uintmax_t kMaxBytes = 1 << 20;
 constexpr int kMaxDepth = 16;
 
 json read_object(const std::filesystem::path& path) {
-  if (std::filesystem::file_size(path) > kMaxBytes) fail(ErrorKind::kModel, "{}: larger than {} bytes", path.string(), kMaxBytes);
+  if (std::filesystem::file_size(path) > kMaxBytes)
+    fail(ErrorKind::kModel, "{}: larger than {} bytes", path.string(), kMaxBytes);
   std::ifstream file(path);
   try {
     json object = json::parse(file, [](int depth, json::parse_event_t, json&) { return depth <= kMaxDepth; });
@@ -29,16 +30,19 @@ void read_eos(const json& object, const std::filesystem::path& path, std::vector
   if (!object.contains("eos_token_id") || object["eos_token_id"].is_null()) return;
   const json& value = object["eos_token_id"];
   for (const json& id : value.is_array() ? value : json::array({value})) {
-    if (!id.is_number_integer() || id < 0 || id > INT32_MAX) fail(ErrorKind::kModel, "{}: eos_token_id: found {}, expected token ids", path.string(), id.dump());
+    if (!id.is_number_integer() || id < 0 || id > INT32_MAX)
+      fail(ErrorKind::kModel, "{}: eos_token_id: found {}, expected token ids", path.string(), id.dump());
     eos.push_back(id.get<int32_t>());
   }
 }
 
-double read_number(const json& object, const std::filesystem::path& path, const char* key, double otherwise, double least, double most) {
+double read_number(const json& object, const std::filesystem::path& path, const char* key, double otherwise,
+                   double least, double most) {
   if (!object.contains(key) || object[key].is_null()) return otherwise;
   const json& value = object[key];
   if (!value.is_number() || !(value >= least && value <= most)) {
-    fail(ErrorKind::kModel, "{}: {}: found {}, expected a number from {} to {}", path.string(), key, value.dump(), least, most);
+    fail(ErrorKind::kModel, "{}: {}: found {}, expected a number from {} to {}", path.string(), key, value.dump(),
+         least, most);
   }
   return value.get<double>();
 }
@@ -62,7 +66,8 @@ GenerationConfig read_generation_config(const std::filesystem::path& directory) 
   if (config.eos.empty() && std::filesystem::exists(model_path)) {
     const json object = read_object(model_path);
     read_eos(object, model_path, config.eos);
-    if (config.eos.empty() && object.contains("text_config") && object["text_config"].is_object()) read_eos(object["text_config"], model_path, config.eos);
+    if (config.eos.empty() && object.contains("text_config") && object["text_config"].is_object())
+      read_eos(object["text_config"], model_path, config.eos);
   }
   return config;
 }

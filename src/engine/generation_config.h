@@ -10,8 +10,8 @@
 namespace coprime {
 
 struct GenerationConfig {
-  SamplingOptions sampling;    // greedy where the file says do_sample: false, or nothing
-  std::vector<int32_t> eos;    // of generation_config.json, else of config.json
+  SamplingOptions sampling;  // greedy where the file says do_sample: false, or nothing
+  std::vector<int32_t> eos;  // of generation_config.json, else of config.json
 };
 
 // Error(kModel) for a file that is there and is not what it should be.

@@ -25,11 +25,13 @@ UniqueFd duplicate(int fd) {
 }
 
 // Between fork and exec only calls that are safe there. Ends in exec or _exit.
-[[noreturn]] void become_rank(const char* program, char* const* arguments, int control, int progress, int window, pid_t parent) {
+[[noreturn]] void become_rank(const char* program, char* const* arguments, int control, int progress, int window,
+                              pid_t parent) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (::getppid() != parent) ::_exit(1);  // the parent died before the line above
   ::signal(SIGPIPE, SIG_IGN);
-  const bool ready = ::dup2(control, kControlFd) >= 0 && ::dup2(progress, kProgressFd) >= 0 && (window < 0 || ::dup2(window, kWindowFd) >= 0);
+  const bool ready = ::dup2(control, kControlFd) >= 0 && ::dup2(progress, kProgressFd) >= 0 &&
+                     (window < 0 || ::dup2(window, kWindowFd) >= 0);
   if (ready) ::execv(program, arguments);
   ::_exit(127);
 }
@@ -60,8 +62,9 @@ void Launcher::start_process(int rank, Channel rank_end, int window_fd, int prog
 }
 
 void Launcher::start_thread(Channel rank_end, int window_fd, int progress_fd, const LaunchOptions& options) {
-  threads_.emplace_back([control = std::move(rank_end), window = duplicate(window_fd), progress = duplicate(progress_fd),
-                         hooks = options.hooks]() mutable { run_rank(control, std::move(window), std::move(progress), hooks); });
+  threads_.emplace_back(
+      [control = std::move(rank_end), window = duplicate(window_fd), progress = duplicate(progress_fd),
+       hooks = options.hooks]() mutable { run_rank(control, std::move(window), std::move(progress), hooks); });
 }
 
 Launcher::~Launcher() {
@@ -95,7 +98,8 @@ bool Launcher::is_stopped(int rank) const {
   std::string line;
   std::getline(stat, line);
   const size_t name_end = line.rfind(')');  // "pid (name) state ..."
-  return name_end != std::string::npos && name_end + 2 < line.size() && (line[name_end + 2] == 'T' || line[name_end + 2] == 't');
+  return name_end != std::string::npos && name_end + 2 < line.size() &&
+         (line[name_end + 2] == 'T' || line[name_end + 2] == 't');
 }
 
 bool Launcher::wait_all(int timeout_ms) {

@@ -1,5 +1,5 @@
-// Starts the ranks of a world on this host, as processes of this program or as threads (for tests), and ends them. Processes die
-// with the one that started them, however it dies.
+// Starts the ranks of a world on this host, as processes of this program or as threads (for tests), and ends them.
+// Processes die with the one that started them, however it dies.
 #pragma once
 
 #include <sys/types.h>

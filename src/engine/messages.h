@@ -1,5 +1,5 @@
-// What front and ranks tell each other over the control channel. Steps and results have their own wire form (model/step_batch);
-// the rest, rare, is JSON.
+// What front and ranks tell each other over the control channel. Steps and results have their own wire form
+// (model/step_batch); the rest, rare, is JSON.
 #pragma once
 
 #include <cstdint>
@@ -15,14 +15,14 @@
 namespace coprime {
 
 enum class MessageType : uint32_t {
-  kStart = 1,      // front to rank: RankStart
-  kListening,      // rank to front, tcp: its port
-  kPeers,          // front to rank, tcp: all ports
-  kReady,          // rank to front: RankReady
-  kStep,           // front to rank: StepBatch
-  kResult,         // rank to front: StepResult
-  kStop,           // front to rank: end
-  kFailure,        // rank to front: an Error; the rank ends
+  kStart = 1,  // front to rank: RankStart
+  kListening,  // rank to front, tcp: its port
+  kPeers,      // front to rank, tcp: all ports
+  kReady,      // rank to front: RankReady
+  kStep,       // front to rank: StepBatch
+  kResult,     // rank to front: StepResult
+  kStop,       // front to rank: end
+  kFailure,    // rank to front: an Error; the rank ends
 };
 
 enum class Link : uint8_t { kShm, kTcp };
@@ -37,8 +37,8 @@ struct RankStart {
   Isa isa = Isa::kAvx512;
   int max_rows = 1, pages = 0, slots = 0, sequences = 1;
   int gate_timeout_ms = 5000;
-  int port = 0;                 // tcp: rank r listens on port + r; 0: any
-  std::string world_token;      // tcp: 16 random bytes in hexadecimal, known to this world's ranks only
+  int port = 0;             // tcp: rank r listens on port + r; 0: any
+  std::string world_token;  // tcp: 16 random bytes in hexadecimal, known to this world's ranks only
   bool hash_gates = false;
 };
 

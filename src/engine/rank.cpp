@@ -19,7 +19,9 @@ namespace {
 constexpr int64_t kAwakeUs = 200;
 constexpr int kConnectTimeoutMs = 10'000;
 
-std::string_view as_text(const Message& message) { return {reinterpret_cast<const char*>(message.bytes.data()), message.bytes.size()}; }
+std::string_view as_text(const Message& message) {
+  return {reinterpret_cast<const char*>(message.bytes.data()), message.bytes.size()};
+}
 
 void send_text(Channel& control, MessageType type, const std::string& text) {
   control.send(static_cast<uint32_t>(type), std::as_bytes(std::span(text)));
@@ -28,7 +30,8 @@ void send_text(Channel& control, MessageType type, const std::string& text) {
 Message expect(Channel& control, MessageType type) {
   Message message;
   if (control.receive(message, -1) != Channel::Received::kMessage || message.type != static_cast<uint32_t>(type)) {
-    fail(ErrorKind::kInternal, "expected a control message of type {}, found {}", static_cast<uint32_t>(type), message.type);
+    fail(ErrorKind::kInternal, "expected a control message of type {}, found {}", static_cast<uint32_t>(type),
+         message.type);
   }
   return message;
 }
@@ -45,14 +48,16 @@ int64_t anonymous_bytes() {
 WorldToken token_from_hex(const std::string& text) {
   WorldToken token{};
   if (text.size() != 2 * token.size()) fail(ErrorKind::kInternal, "a world token of {} digits", text.size());
-  for (size_t i = 0; i < token.size(); ++i) token[i] = static_cast<std::byte>(std::stoul(text.substr(2 * i, 2), nullptr, 16));
+  for (size_t i = 0; i < token.size(); ++i)
+    token[i] = static_cast<std::byte>(std::stoul(text.substr(2 * i, 2), nullptr, 16));
   return token;
 }
 
 // Counts the rank's progress while it loads: a peer's patience, and the front's, watch it.
 class CountingSink final : public WeightSink {
  public:
-  CountingSink(std::unique_ptr<WeightSink> next, const ProgressPage& page, int rank) : next_(std::move(next)), page_(page), rank_(rank) {}
+  CountingSink(std::unique_ptr<WeightSink> next, const ProgressPage& page, int rank)
+      : next_(std::move(next)), page_(page), rank_(rank) {}
   void rows(int64_t first, int64_t count, std::span<const std::byte> bytes) override {
     page_.advance(rank_);
     next_->rows(first, count, bytes);
@@ -64,10 +69,11 @@ class CountingSink final : public WeightSink {
   int rank_;
 };
 
-std::unique_ptr<Exchange> join_world(Channel& control, const RankStart& start, UniqueFd window, std::shared_ptr<const ProgressPage> progress,
-                                     size_t slot_bytes) {
+std::unique_ptr<Exchange> join_world(Channel& control, const RankStart& start, UniqueFd window,
+                                     std::shared_ptr<const ProgressPage> progress, size_t slot_bytes) {
   if (start.plan.ranks == 1) return make_local_exchange(slot_bytes);
-  const ExchangeSettings settings{choose_wait_policy(usable_cores(), start.plan.ranks, start.threads), start.gate_timeout_ms};
+  const ExchangeSettings settings{choose_wait_policy(usable_cores(), start.plan.ranks, start.threads),
+                                  start.gate_timeout_ms};
   if (start.link == Link::kShm) {
     auto region = std::make_shared<const ShmRegion>(ShmRegion::attach(std::move(window)));
     return make_window_exchange(std::move(region), start.rank, std::move(progress), settings);
@@ -83,23 +89,26 @@ std::unique_ptr<Exchange> join_world(Channel& control, const RankStart& start, U
 
 // Of everything that must be the same on every rank before the first gate: plan, settings, and the files' headers.
 uint64_t agreement_hash(const Checkpoint& checkpoint, const ShardPlan& plan, const RankStart& start) {
-  std::string text = fmt::format("{:x} {} {} {} {} {}", plan.hash(), static_cast<int>(start.kv_type), start.max_rows, start.pages, start.slots,
-                                 start.hash_gates);
+  std::string text = fmt::format("{:x} {} {} {} {} {}", plan.hash(), static_cast<int>(start.kv_type), start.max_rows,
+                                 start.pages, start.slots, start.hash_gates);
   for (const Checkpoint::Located& located : checkpoint.tensors()) {
-    text += fmt::format("\n{} {} {} {}", located.tensor->name, located.tensor->type_name, located.tensor->offset, located.tensor->bytes);
+    text += fmt::format("\n{} {} {} {}", located.tensor->name, located.tensor->type_name, located.tensor->offset,
+                        located.tensor->bytes);
   }
   return hash_bytes(std::as_bytes(std::span(text)));
 }
 
 std::string order_text(const Device& device) {
-  return fmt::format("linear {}, attention {}", static_cast<int>(device.linear_order()), static_cast<int>(device.attention_order()));
+  return fmt::format("linear {}, attention {}", static_cast<int>(device.linear_order()),
+                     static_cast<int>(device.attention_order()));
 }
 
 void serve_steps(Channel& control, Decoder& decoder, const Communicator& communicator) {
   Message message;
   StepResult result;
   std::vector<std::byte> bytes;
-  while (control.receive(message, -1, kAwakeUs) == Channel::Received::kMessage && message.type == static_cast<uint32_t>(MessageType::kStep)) {
+  while (control.receive(message, -1, kAwakeUs) == Channel::Received::kMessage &&
+         message.type == static_cast<uint32_t>(MessageType::kStep)) {
     const int64_t begin_us = now_us(), gate_begin_us = communicator.statistics().time_us;
     const StepBatch batch = decode_step_batch(message.bytes);
     decoder.step(batch, result);
@@ -122,14 +131,20 @@ void load_and_serve(Channel& control, UniqueFd window, UniqueFd progress_fd, con
   Communicator communicator(std::move(exchange), std::move(schedule));
   communicator.hash_gates(start.hash_gates);
 
-  const auto device = make_cpu_device({.isa = start.isa, .threads = start.threads, .progress = &progress->counter(start.rank)});
+  const auto device =
+      make_cpu_device({.isa = start.isa, .threads = start.threads, .progress = &progress->counter(start.rank)});
   const Checkpoint checkpoint = Checkpoint::open(start.model);
-  ModelWeights weights = load_weights(checkpoint, plan, start.rank, *device, [&](const LocalTensor& tensor, std::unique_ptr<WeightSink> sink) {
-    if (hooks.filter) sink = hooks.filter(tensor, std::move(sink));
-    return std::make_unique<CountingSink>(std::move(sink), *progress, start.rank);
-  });
+  ModelWeights weights = load_weights(checkpoint, plan, start.rank, *device,
+                                      [&](const LocalTensor& tensor, std::unique_ptr<WeightSink> sink) {
+                                        if (hooks.filter) sink = hooks.filter(tensor, std::move(sink));
+                                        return std::make_unique<CountingSink>(std::move(sink), *progress, start.rank);
+                                      });
   Decoder decoder(plan, start.rank, *device, communicator, std::move(weights),
-                  {.max_rows = start.max_rows, .pages = start.pages, .slots = start.slots, .sequences = start.sequences, .kv_type = start.kv_type});
+                  {.max_rows = start.max_rows,
+                   .pages = start.pages,
+                   .slots = start.slots,
+                   .sequences = start.sequences,
+                   .kv_type = start.kv_type});
 
   const CacheShape& cache = decoder.cache().shape();
   send_text(control, MessageType::kReady,

@@ -1,5 +1,5 @@
-// One rank, as a process or a thread: it loads its shard, joins the gates, and runs the steps that the front sends until the
-// front says stop or is gone. It never prints; what goes wrong travels to the front as one message.
+// One rank, as a process or a thread: it loads its shard, joins the gates, and runs the steps that the front sends
+// until the front says stop or is gone. It never prints; what goes wrong travels to the front as one message.
 #pragma once
 
 #include "base/unique_fd.h"
@@ -13,8 +13,8 @@ struct RankHooks {
   SinkFilter filter;
 };
 
-// Runs until the control channel ends. `window` is the shared window's descriptor (none over tcp or alone), `progress` the
-// progress page's. Throws nothing.
+// Runs until the control channel ends. `window` is the shared window's descriptor (none over tcp or alone), `progress`
+// the progress page's. Throws nothing.
 void run_rank(Channel& control, UniqueFd window, UniqueFd progress, const RankHooks& hooks = {});
 
 }  // namespace coprime

@@ -32,10 +32,12 @@ int32_t sample(std::span<Candidate> candidates, const SamplingOptions& options, 
 
   const double largest = std::ranges::min_element(candidates, better)->logit;
   const auto weight = [&](const Candidate& c) { return std::exp((c.logit - largest) / options.temperature); };
-  // What weighs less than 2^-60 of the best lies below a draw's 53 bits: left out, so that a large vocabulary sorts quickly.
+  // What weighs less than 2^-60 of the best lies below a draw's 53 bits: left out, so that a large vocabulary sorts
+  // quickly.
   const double least = largest - 42 * options.temperature;
   candidates = candidates.first(static_cast<size_t>(
-      std::partition(candidates.begin(), candidates.end(), [&](const Candidate& c) { return c.logit >= least; }) - candidates.begin()));
+      std::partition(candidates.begin(), candidates.end(), [&](const Candidate& c) { return c.logit >= least; }) -
+      candidates.begin()));
   std::ranges::sort(candidates, better);
   if (options.top_k > 0) candidates = candidates.first(std::min(candidates.size(), static_cast<size_t>(options.top_k)));
 

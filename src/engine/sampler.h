@@ -1,8 +1,8 @@
-// Chooses the next token from the ranks' logits. Pure: a draw depends on the candidates, the settings, and (seed, position of
-// the output token) only.
+// Chooses the next token from the ranks' logits. Pure: a draw depends on the candidates, the settings, and (seed,
+// position of the output token) only.
 //
-// Order, as vLLM has it: temperature, min_p, top_k, top_p, draw. Temperature 0 is greedy: the largest logit, ties to the lowest
-// id.
+// Order, as vLLM has it: temperature, min_p, top_k, top_p, draw. Temperature 0 is greedy: the largest logit, ties to
+// the lowest id.
 #pragma once
 
 #include <cstdint>
@@ -15,9 +15,9 @@ namespace coprime {
 
 struct SamplingOptions {
   double temperature = 0;
-  int top_k = 0;      // 0: all
-  double top_p = 1;   // smallest set of the most probable with this mass
-  double min_p = 0;   // at least this share of the largest probability
+  int top_k = 0;     // 0: all
+  double top_p = 1;  // smallest set of the most probable with this mass
+  double min_p = 0;  // at least this share of the largest probability
   uint64_t seed = 0;
 };
 

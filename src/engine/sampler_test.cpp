@@ -8,7 +8,9 @@
 namespace coprime {
 namespace {
 
-std::vector<Candidate> four() { return {{std::log(0.1f), 7}, {std::log(0.4f), 3}, {std::log(0.3f), 9}, {std::log(0.2f), 1}}; }
+std::vector<Candidate> four() {
+  return {{std::log(0.1f), 7}, {std::log(0.4f), 3}, {std::log(0.3f), 9}, {std::log(0.2f), 1}};
+}
 
 std::map<int32_t, double> shares(const SamplingOptions& options, int draws = 40000) {
   std::map<int32_t, double> counts;
@@ -51,7 +53,8 @@ TEST(Sampler, a_draw_depends_on_seed_and_position_only) {
   const SamplingOptions options{.temperature = 1, .seed = 5};
   auto a = four(), b = four();
   std::ranges::reverse(b);
-  for (uint64_t position = 0; position < 200; ++position) EXPECT_EQ(sample(a, options, position), sample(b, options, position));
+  for (uint64_t position = 0; position < 200; ++position)
+    EXPECT_EQ(sample(a, options, position), sample(b, options, position));
   EXPECT_NE(shares({.temperature = 1, .seed = 1}, 500), shares({.temperature = 1, .seed = 2}, 500));
 }
 

@@ -1,5 +1,5 @@
-// Ends a text at the first of several stop strings, which may lie across the pieces that it comes in. What could still become
-// a stop string is withheld; the stop string itself is not given out.
+// Ends a text at the first of several stop strings, which may lie across the pieces that it comes in. What could still
+// become a stop string is withheld; the stop string itself is not given out.
 #pragma once
 
 #include <string>

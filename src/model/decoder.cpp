@@ -12,7 +12,8 @@ namespace {
 constexpr int64_t kLogitsRows = 32;  // rows of logits computed at a time
 
 DeltaNetShape local_delta_net(const ModelShape& shape, const Counts& local) {
-  return {local.linear_key_heads, local.linear_value_heads, shape.linear.key_dim, shape.linear.value_dim, shape.linear.conv_taps};
+  return {local.linear_key_heads, local.linear_value_heads, shape.linear.key_dim, shape.linear.value_dim,
+          shape.linear.conv_taps};
 }
 
 CacheShape cache_shape(const ModelShape& shape, const Counts& local, const DecoderOptions& options) {
@@ -43,7 +44,8 @@ struct Decoder::Activations {
     View take(int64_t rows) const { return make_view(bytes.as<float>(), rows, columns); }
   };
 
-  Activations(const ModelShape& shape, const Counts& local, const DeltaNetShape& linear, int64_t rows, int64_t head_rows)
+  Activations(const ModelShape& shape, const Counts& local, const DeltaNetShape& linear, int64_t rows,
+              int64_t head_rows)
       : residual(rows, shape.hidden),
         normed(rows, shape.hidden),
         sum(rows, shape.hidden),
@@ -56,8 +58,10 @@ struct Decoder::Activations {
         b(rows, linear.value_heads),
         a(rows, linear.value_heads),
         up(rows, local.intermediate),
-        projection_in(rows, std::max({int64_t{local.q_heads} * shape.head_dim, int64_t{linear.value_heads} * linear.value_dim, local.intermediate})),
-        gathered(rows, std::max({int64_t{shape.q_heads} * shape.head_dim, int64_t{shape.linear.value_heads} * shape.linear.value_dim, shape.intermediate})),
+        projection_in(rows, std::max({int64_t{local.q_heads} * shape.head_dim,
+                                      int64_t{linear.value_heads} * linear.value_dim, local.intermediate})),
+        gathered(rows, std::max({int64_t{shape.q_heads} * shape.head_dim,
+                                 int64_t{shape.linear.value_heads} * shape.linear.value_dim, shape.intermediate})),
         cosines(rows, shape.rope.rotary_dim / 2),
         sines(rows, shape.rope.rotary_dim / 2),
         logits(std::min(rows, kLogitsRows), head_rows) {}
@@ -70,7 +74,8 @@ struct Decoder::Activations {
   Matrix logits;
 };
 
-Decoder::Decoder(const ShardPlan& plan, int rank, Device& device, Communicator& communicator, ModelWeights weights, const DecoderOptions& options)
+Decoder::Decoder(const ShardPlan& plan, int rank, Device& device, Communicator& communicator, ModelWeights weights,
+                 const DecoderOptions& options)
     : plan_(plan),
       shape_(plan.shape()),
       rank_(rank),
@@ -116,7 +121,8 @@ void Decoder::prepare(const StepBatch& batch) {
   rows_ = batch.rows();
   if (rows_ < 1 || rows_ > max_rows_) fail(ErrorKind::kInternal, "a step of {} rows, at most {} fit", rows_, max_rows_);
   for (int32_t id : batch.ids) {
-    if (id < 0 || id >= shape_.vocab) fail(ErrorKind::kUsage, "token id {} is outside the vocabulary of {}", id, shape_.vocab);
+    if (id < 0 || id >= shape_.vocab)
+      fail(ErrorKind::kUsage, "token id {} is outside the vocabulary of {}", id, shape_.vocab);
   }
   spans_.clear();
   int64_t first_row = 0;
@@ -167,11 +173,13 @@ void Decoder::attention(int layer, int attention_layer) {
   const WeightSet& weights = weights_.layers[static_cast<size_t>(layer)];
   const OutputProjection& projection = attention_outputs_[static_cast<size_t>(layer)];
   const int dim = shape_.head_dim, query_stride = shape_.q_rows_per_head();
-  const View out = projection.input(communicator_, activations_->projection_in.take(rows_), static_cast<int>(rows_), int64_t{local_.q_heads} * dim);
+  const View out = projection.input(communicator_, activations_->projection_in.take(rows_), static_cast<int>(rows_),
+                                    int64_t{local_.q_heads} * dim);
 
   if (local_.q_heads > 0) {
     const View normed = activations_->normed.take(rows_);
-    const View query = activations_->query.take(rows_), key = activations_->key.take(rows_), value = activations_->value.take(rows_);
+    const View query = activations_->query.take(rows_), key = activations_->key.take(rows_),
+               value = activations_->value.take(rows_);
     const std::array tasks{LinearTask{&weights[TensorId::kQ], query}, LinearTask{&weights[TensorId::kK], key},
                            LinearTask{&weights[TensorId::kV], value}};
     device_.linear(normed, tasks);
@@ -189,15 +197,16 @@ void Decoder::attention(int layer, int attention_layer) {
     device_.attend(kv, spans_, q, 1.0f / std::sqrt(static_cast<float>(dim)), out);
     if (shape_.gated_attention) device_.sigmoid_gate(out, heads(query, local_.q_heads, query_stride, dim, dim));
   }
-  projection.run(device_, communicator_, weights[TensorId::kO], out, activations_->gathered.take(rows_), activations_->sum.take(rows_),
-                 epilogue(weights[TensorId::kPostNorm]));
+  projection.run(device_, communicator_, weights[TensorId::kO], out, activations_->gathered.take(rows_),
+                 activations_->sum.take(rows_), epilogue(weights[TensorId::kPostNorm]));
 }
 
 void Decoder::delta_net(int layer, int linear_layer) {
   const WeightSet& weights = weights_.layers[static_cast<size_t>(layer)];
   const OutputProjection& projection = attention_outputs_[static_cast<size_t>(layer)];
   const int64_t columns = int64_t{linear_.value_heads} * linear_.value_dim;
-  const View out = projection.input(communicator_, activations_->projection_in.take(rows_), static_cast<int>(rows_), columns);
+  const View out =
+      projection.input(communicator_, activations_->projection_in.take(rows_), static_cast<int>(rows_), columns);
 
   if (linear_.value_heads > 0) {
     const View normed = activations_->normed.take(rows_), u = activations_->convolution_in.take(rows_);
@@ -210,17 +219,19 @@ void Decoder::delta_net(int layer, int linear_layer) {
     const StateView state = cache_.state(linear_layer);
     device_.short_convolution(state, linear_, spans_, weights[TensorId::kConv].vector(), u, qkv);
     const DeltaNetForm form = plan_.options().exact ? DeltaNetForm::kRecurrent : DeltaNetForm::kChunked;
-    device_.delta_rule(state, linear_, spans_, qkv, b, a, weights[TensorId::kALog].vector(), weights[TensorId::kDtBias].vector(), form, out);
+    device_.delta_rule(state, linear_, spans_, qkv, b, a, weights[TensorId::kALog].vector(),
+                       weights[TensorId::kDtBias].vector(), form, out);
     device_.gated_norm(out, z, linear_.value_dim, weights[TensorId::kLinearNorm].vector(), shape_.rms_eps);
   }
-  projection.run(device_, communicator_, weights[TensorId::kOut], out, activations_->gathered.take(rows_), activations_->sum.take(rows_),
-                 epilogue(weights[TensorId::kPostNorm]));
+  projection.run(device_, communicator_, weights[TensorId::kOut], out, activations_->gathered.take(rows_),
+                 activations_->sum.take(rows_), epilogue(weights[TensorId::kPostNorm]));
 }
 
 void Decoder::mlp(int layer) {
   const WeightSet& weights = weights_.layers[static_cast<size_t>(layer)];
   const OutputProjection& projection = mlp_outputs_[static_cast<size_t>(layer)];
-  const View gate = projection.input(communicator_, activations_->projection_in.take(rows_), static_cast<int>(rows_), local_.intermediate);
+  const View gate = projection.input(communicator_, activations_->projection_in.take(rows_), static_cast<int>(rows_),
+                                     local_.intermediate);
   if (local_.intermediate > 0) {
     const View up = activations_->up.take(rows_);
     const std::array tasks{LinearTask{&weights[TensorId::kGate], gate}, LinearTask{&weights[TensorId::kUp], up}};
@@ -228,13 +239,18 @@ void Decoder::mlp(int layer) {
     device_.swiglu(gate, up);
   }
   const auto next = static_cast<size_t>(layer) + 1;
-  const Weight& norm = next < weights_.layers.size() ? weights_.layers[next][TensorId::kInputNorm] : weights_.model[TensorId::kFinalNorm];
-  projection.run(device_, communicator_, weights[TensorId::kDown], gate, activations_->gathered.take(rows_), activations_->sum.take(rows_), epilogue(norm));
+  const Weight& norm = next < weights_.layers.size() ? weights_.layers[next][TensorId::kInputNorm]
+                                                     : weights_.model[TensorId::kFinalNorm];
+  projection.run(device_, communicator_, weights[TensorId::kDown], gate, activations_->gathered.take(rows_),
+                 activations_->sum.take(rows_), epilogue(norm));
 }
 
-const Weight& Decoder::head() const { return weights_.model[shape_.tied_head ? TensorId::kEmbedding : TensorId::kHead]; }
+const Weight& Decoder::head() const {
+  return weights_.model[shape_.tied_head ? TensorId::kEmbedding : TensorId::kHead];
+}
 
-// Rows past the real vocabulary are cut before any maximum. Requested rows that follow each other are computed together.
+// Rows past the real vocabulary are cut before any maximum. Requested rows that follow each other are computed
+// together.
 void Decoder::logits(const StepBatch& batch, StepResult& result) {
   const Span vocab = plan_.vocab_rows(rank_);
   const View normed = activations_->normed.take(rows_);
@@ -247,7 +263,9 @@ void Decoder::logits(const StepBatch& batch, StepResult& result) {
     const auto& wanted = batch.sequences[s].logits;
     for (size_t i = 0; i < wanted.size();) {
       size_t run = 1;
-      while (i + run < wanted.size() && run < kLogitsRows && wanted[i + run].row == wanted[i].row + static_cast<int32_t>(run)) ++run;
+      while (i + run < wanted.size() && run < kLogitsRows &&
+             wanted[i + run].row == wanted[i].row + static_cast<int32_t>(run))
+        ++run;
       const View out = make_view(activations_->logits.take(1).data, static_cast<int64_t>(run), head().rows);
       const LinearTask task{&head(), out};
       device_.linear(normed.row_range(spans_[s].first_row + wanted[i].row, static_cast<int64_t>(run)), {&task, 1});

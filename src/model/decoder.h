@@ -1,5 +1,5 @@
-// The decoder of Llama, Qwen2, Qwen3 and Qwen3.5 on one rank: the same code on every rank, over its shard. Owns the weights,
-// the cache and the activations; allocates nothing in a step of at most `max_rows` rows.
+// The decoder of Llama, Qwen2, Qwen3 and Qwen3.5 on one rank: the same code on every rank, over its shard. Owns the
+// weights, the cache and the activations; allocates nothing in a step of at most `max_rows` rows.
 //
 //   h = embedding[id]
 //   per layer:  h += o_proj(attention(norm(h)))      or, linear:  h += out_proj(gated_norm(delta_rule(conv(norm(h)))))
@@ -28,7 +28,8 @@ struct DecoderOptions {
 class Decoder {
  public:
   // The references must outlive it.
-  Decoder(const ShardPlan& plan, int rank, Device& device, Communicator& communicator, ModelWeights weights, const DecoderOptions& options);
+  Decoder(const ShardPlan& plan, int rank, Device& device, Communicator& communicator, ModelWeights weights,
+          const DecoderOptions& options);
   ~Decoder();
 
   // Runs a step and fills `result`'s rows. Error(kInternal) for a step outside the pools, Error(kLink) from a gate.

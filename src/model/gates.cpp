@@ -18,9 +18,10 @@ int64_t widest_input(const ShardPlan& plan, bool attention, LayerKind kind) {
   int64_t count = 1;
   for (int rank = 0; rank < plan.ranks(); ++rank) {
     const Counts local = plan.local(rank);
-    const int64_t width = !attention                          ? local.intermediate
-                          : kind == LayerKind::kFullAttention ? int64_t{local.q_heads} * plan.shape().head_dim
-                                                              : int64_t{local.linear_value_heads} * plan.shape().linear.value_dim;
+    const int64_t width = !attention ? local.intermediate
+                          : kind == LayerKind::kFullAttention
+                              ? int64_t{local.q_heads} * plan.shape().head_dim
+                              : int64_t{local.linear_value_heads} * plan.shape().linear.value_dim;
     count = std::max(count, width);
   }
   return count;
@@ -62,7 +63,8 @@ size_t largest_slot(const GateSchedule& schedule) {
   return static_cast<size_t>(bytes);
 }
 
-OutputProjection::OutputProjection(const ShardPlan& plan, int rank, bool attention, int layer, std::vector<GatherPart> inputs)
+OutputProjection::OutputProjection(const ShardPlan& plan, int rank, bool attention, int layer,
+                                   std::vector<GatherPart> inputs)
     : exact_(plan.options().exact), inputs_(std::move(inputs)) {
   const int per_projection = exact_ ? 2 : 1;
   first_entry_ = 1 + (2 * layer + (attention ? 0 : 1)) * per_projection;
@@ -71,11 +73,12 @@ OutputProjection::OutputProjection(const ShardPlan& plan, int rank, bool attenti
 }
 
 View OutputProjection::input(Communicator& communicator, View scratch, int rows, int64_t columns) const {
-  return exact_ ? communicator.slot(first_entry_, rows).column_range(0, columns) : make_view(scratch.data, rows, columns);
+  return exact_ ? communicator.slot(first_entry_, rows).column_range(0, columns)
+                : make_view(scratch.data, rows, columns);
 }
 
-void OutputProjection::run(Device& device, Communicator& communicator, const Weight& weight, View input, View gathered, View sum,
-                           const Epilogue& epilogue) const {
+void OutputProjection::run(Device& device, Communicator& communicator, const Weight& weight, View input, View gathered,
+                           View sum, const Epilogue& epilogue) const {
   const auto rows = static_cast<int>(input.rows);
   if (!exact_) {
     const LinearTask task{&weight, communicator.slot(first_entry_, rows)};
@@ -90,6 +93,7 @@ void OutputProjection::run(Device& device, Communicator& communicator, const Wei
   const View whole_output = make_view(sum.data, rows, epilogue.residual.columns);
   communicator.all_gather(device, first_entry_ + 1, rows, outputs_, whole_output);
   device.add_norm({&whole_output, 1}, epilogue.residual, epilogue.norm_weight, epilogue.eps, epilogue.normed);
+  communicator.hash_also(epilogue.normed);
 }
 
 }  // namespace coprime

@@ -1,8 +1,8 @@
 // The gates of a decoder's step, and the projection back to the hidden size that stands before each of them.
 //
-// Partial form: o_proj, out_proj and down_proj are cut by columns; each rank's product is a partial sum, added at the gate.
-// Exact form: they are cut by rows; the inputs are gathered, each rank computes its outputs over the whole K, the outputs are
-// gathered. No sum crosses ranks, so a row's bits do not depend on how many ranks there are.
+// Partial form: o_proj, out_proj and down_proj are cut by columns; each rank's product is a partial sum, added at the
+// gate. Exact form: they are cut by rows; the inputs are gathered, each rank computes its outputs over the whole K, the
+// outputs are gathered. No sum crosses ranks, so a row's bits do not depend on how many ranks there are.
 #pragma once
 
 #include <vector>
@@ -24,15 +24,17 @@ std::vector<GatherPart> gather_parts(const ShardPlan& plan, Span (ShardPlan::*sp
 // One of the two projections of a layer.
 class OutputProjection {
  public:
-  // `inputs`: the ranks' parts of the projection's input in exact mode. `scratch` holds this rank's input in partial form,
-  // `gathered` the whole input in exact mode, `sum` the gathered outputs.
+  // `inputs`: the ranks' parts of the projection's input in exact mode. `scratch` holds this rank's input in partial
+  // form, `gathered` the whole input in exact mode, `sum` the gathered outputs.
   OutputProjection(const ShardPlan& plan, int rank, bool attention, int layer, std::vector<GatherPart> inputs);
 
-  // Where the block writes its activations: `columns` of them a row (this rank's, dummies included where they are held).
+  // Where the block writes its activations: `columns` of them a row (this rank's, dummies included where they are
+  // held).
   View input(Communicator& communicator, View scratch, int rows, int64_t columns) const;
 
   // residual += W input, over all ranks; then the epilogue's norm.
-  void run(Device& device, Communicator& communicator, const Weight& weight, View input, View gathered, View sum, const Epilogue& epilogue) const;
+  void run(Device& device, Communicator& communicator, const Weight& weight, View input, View gathered, View sum,
+           const Epilogue& epilogue) const;
 
  private:
   bool exact_;

@@ -43,7 +43,8 @@ class Reader {
   void get_list(std::vector<T>& list) {
     uint32_t count = 0;
     get(count);
-    if (count > kMaxElements || count * sizeof(T) > bytes_.size()) fail(ErrorKind::kInternal, "a step message claims {} elements", count);
+    if (count > kMaxElements || count * sizeof(T) > bytes_.size())
+      fail(ErrorKind::kInternal, "a step message claims {} elements", count);
     list.resize(count);
     take(list.data(), count * sizeof(T));
   }

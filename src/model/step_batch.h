@@ -1,5 +1,6 @@
-// What one step computes: rows of many sequences, prefill and decode mixed, and which rows' logits are wanted. The front makes
-// it; every rank gets the same bytes. Its wire form is versioned and bounded, and decoding believes nothing.
+// What one step computes: rows of many sequences, prefill and decode mixed, and which rows' logits are wanted. The
+// front makes it; every rank gets the same bytes. Its wire form is versioned and bounded, and decoding believes
+// nothing.
 #pragma once
 
 #include <cstddef>

@@ -18,15 +18,17 @@ WeightUse use_of(TensorId id) {
     case TensorId::kInZ:
     case TensorId::kInB:
     case TensorId::kInA:
-    case TensorId::kOut: return WeightUse::kLinear;
-    default: return WeightUse::kVector;
+    case TensorId::kOut:
+      return WeightUse::kLinear;
+    default:
+      return WeightUse::kVector;
   }
 }
 
 bool is_plus_one(const ModelShape& shape, TensorId id) {
   if (!shape.norm_plus_one) return false;
-  return id == TensorId::kInputNorm || id == TensorId::kPostNorm || id == TensorId::kFinalNorm || id == TensorId::kQNorm ||
-         id == TensorId::kKNorm;
+  return id == TensorId::kInputNorm || id == TensorId::kPostNorm || id == TensorId::kFinalNorm ||
+         id == TensorId::kQNorm || id == TensorId::kKNorm;
 }
 
 // A bias becomes a component of its matrix: linear() adds it.
@@ -40,7 +42,8 @@ void attach_bias(WeightSet& layer, TensorId matrix, TensorId bias) {
 
 }  // namespace
 
-ModelWeights load_weights(const Checkpoint& checkpoint, const ShardPlan& plan, int rank, Device& device, const SinkFilter& filter) {
+ModelWeights load_weights(const Checkpoint& checkpoint, const ShardPlan& plan, int rank, Device& device,
+                          const SinkFilter& filter) {
   ModelWeights weights;
   weights.layers.resize(static_cast<size_t>(plan.shape().layers));
   weights.tally = load_shard(checkpoint, plan, rank, [&](const LocalTensor& tensor) {
@@ -60,7 +63,8 @@ ModelWeights load_weights(const Checkpoint& checkpoint, const ShardPlan& plan, i
   }
   const auto add_bytes = [&](const WeightSet& set) {
     for (size_t id = 0; id <= static_cast<size_t>(TensorId::kOut); ++id) {
-      for (const Component& component : set[static_cast<TensorId>(id)].components) weights.bytes += static_cast<int64_t>(component.bytes.size());
+      for (const Component& component : set[static_cast<TensorId>(id)].components)
+        weights.bytes += static_cast<int64_t>(component.bytes.size());
     }
   };
   add_bytes(weights.model);

@@ -31,6 +31,7 @@ struct ModelWeights {
 using SinkFilter = std::function<std::unique_ptr<WeightSink>(const LocalTensor&, std::unique_ptr<WeightSink>)>;
 
 // Reads and packs `rank`'s shard. Error(kModel) as load_shard.
-ModelWeights load_weights(const Checkpoint& checkpoint, const ShardPlan& plan, int rank, Device& device, const SinkFilter& filter = {});
+ModelWeights load_weights(const Checkpoint& checkpoint, const ShardPlan& plan, int rank, Device& device,
+                          const SinkFilter& filter = {});
 
 }  // namespace coprime

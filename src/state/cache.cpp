@@ -24,21 +24,25 @@ Cache::Cache(const CacheShape& shape)
 }
 
 KvView Cache::kv(int attention_layer) const {
-  return {kv_.data() + attention_layer * shape_.pages * shape_.page_bytes(), shape_.kv_type, shape_.kv_heads, shape_.head_dim};
+  return {kv_.data() + attention_layer * shape_.pages * shape_.page_bytes(), shape_.kv_type, shape_.kv_heads,
+          shape_.head_dim};
 }
 
 StateView Cache::state(int linear_layer) const {
   const int64_t recurrent = shape_.recurrent_elements(), convolution = shape_.convolution_elements();
   const int64_t first = int64_t{linear_layer} * shape_.slots;
-  return {recurrent_.as<float>() + first * recurrent, convolution_.as<float>() + first * convolution, recurrent, convolution};
+  return {recurrent_.as<float>() + first * recurrent, convolution_.as<float>() + first * convolution, recurrent,
+          convolution};
 }
 
 void Cache::set_pages(int sequence, int first, std::span<const int32_t> pages) {
-  if (sequence < 0 || sequence >= shape_.sequences) fail(ErrorKind::kInternal, "sequence {} of {}", sequence, shape_.sequences);
+  if (sequence < 0 || sequence >= shape_.sequences)
+    fail(ErrorKind::kInternal, "sequence {} of {}", sequence, shape_.sequences);
   auto& list = page_lists_[static_cast<size_t>(sequence)];
   const size_t end = static_cast<size_t>(first) + pages.size();
   if (first < 0 || static_cast<size_t>(first) > list.size() || end > static_cast<size_t>(shape_.pages)) {
-    fail(ErrorKind::kInternal, "pages {}..{} of sequence {}, which has {} of at most {}", first, end, sequence, list.size(), shape_.pages);
+    fail(ErrorKind::kInternal, "pages {}..{} of sequence {}, which has {} of at most {}", first, end, sequence,
+         list.size(), shape_.pages);
   }
   for (int32_t page : pages) {
     if (page < 0 || page >= shape_.pages) fail(ErrorKind::kInternal, "page {} of {}", page, shape_.pages);

@@ -1,6 +1,6 @@
-// One rank's memory of the sequences: pages of keys and values for each attention layer, slots of recurrent and convolution
-// state for each linear layer, and the page list of each sequence. The front decides which pages and slots a sequence has;
-// this refuses what lies outside the pool.
+// One rank's memory of the sequences: pages of keys and values for each attention layer, slots of recurrent and
+// convolution state for each linear layer, and the page list of each sequence. The front decides which pages and slots
+// a sequence has; this refuses what lies outside the pool.
 //
 // Memory is committed by the system when it is first written, so an unused page costs nothing.
 #pragma once
@@ -39,8 +39,8 @@ class Cache {
   KvView kv(int attention_layer) const;
   StateView state(int linear_layer) const;
 
-  // Sets a sequence's page list from index `first` on; what stood behind is forgotten. Error(kInternal) for a sequence or page
-  // outside the pool, or a gap.
+  // Sets a sequence's page list from index `first` on; what stood behind is forgotten. Error(kInternal) for a sequence
+  // or page outside the pool, or a gap.
   void set_pages(int sequence, int first, std::span<const int32_t> pages);
   // The pages that hold `tokens` tokens. Error(kInternal) if there are not as many.
   std::span<const int32_t> pages(int sequence, int64_t tokens) const;

@@ -8,8 +8,14 @@ namespace coprime {
 namespace {
 
 CacheShape small() {
-  return {.attention_layers = 3, .kv_heads = 2, .head_dim = 16, .pages = 5, .linear_layers = 2,
-          .linear = {.key_heads = 2, .value_heads = 6, .key_dim = 8, .value_dim = 4, .taps = 4}, .slots = 3, .sequences = 2};
+  return {.attention_layers = 3,
+          .kv_heads = 2,
+          .head_dim = 16,
+          .pages = 5,
+          .linear_layers = 2,
+          .linear = {.key_heads = 2, .value_heads = 6, .key_dim = 8, .value_dim = 4, .taps = 4},
+          .slots = 3,
+          .sequences = 2};
 }
 
 TEST(Cache, layers_and_pages_do_not_overlap) {

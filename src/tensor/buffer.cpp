@@ -11,7 +11,9 @@ namespace coprime {
 Buffer::Buffer(size_t bytes) : bytes_(bytes) {
   if (bytes == 0) return;
   void* memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (memory == MAP_FAILED) fail(ErrorKind::kInternal, "no memory for {} MiB ({}): use more ranks or a shorter context", bytes >> 20, errno_text(errno));
+  if (memory == MAP_FAILED)
+    fail(ErrorKind::kInternal, "no memory for {} MiB ({}): use more ranks or a shorter context", bytes >> 20,
+         errno_text(errno));
   constexpr size_t kHugePage = size_t{2} << 20;
   if (bytes >= 2 * kHugePage) ::madvise(memory, bytes, MADV_HUGEPAGE);  // advice: fewer TLB misses while weights stream
   data_ = static_cast<std::byte*>(memory);

@@ -1,4 +1,5 @@
-// Zeroed anonymous memory, aligned to a cache line, given back by the destructor. Pages are committed when first touched.
+// Zeroed anonymous memory, aligned to a cache line, given back by the destructor. Pages are committed when first
+// touched.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +12,8 @@ class Buffer {
  public:
   Buffer() = default;
   explicit Buffer(size_t bytes);  // Error(kInternal) when the system gives none
-  Buffer(Buffer&& other) noexcept : data_(std::exchange(other.data_, nullptr)), bytes_(std::exchange(other.bytes_, 0)) {}
+  Buffer(Buffer&& other) noexcept
+      : data_(std::exchange(other.data_, nullptr)), bytes_(std::exchange(other.bytes_, 0)) {}
   Buffer& operator=(Buffer&& other) noexcept {
     std::swap(data_, other.data_);
     std::swap(bytes_, other.bytes_);
@@ -22,7 +24,9 @@ class Buffer {
   std::byte* data() const { return data_; }
   size_t size() const { return bytes_; }
   template <class T>
-  T* as() const { return reinterpret_cast<T*>(data_); }
+  T* as() const {
+    return reinterpret_cast<T*>(data_);
+  }
 
  private:
   std::byte* data_ = nullptr;

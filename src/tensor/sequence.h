@@ -16,10 +16,10 @@ constexpr int kPageTokens = 64;
 // One sequence's rows in the matrices of a step.
 struct SequenceSpan {
   int64_t first_row = 0, num_rows = 0;
-  int64_t start = 0;                // absolute position of the first row's token
-  std::span<const int32_t> pages;   // ids of the pages that hold tokens [0, start + num_rows)
-  int state_in = -1;                // slot of the recurrent state before the first row; -1: zero
-  int state_out = -1;               // slot that receives the state after the last row; may equal state_in
+  int64_t start = 0;               // absolute position of the first row's token
+  std::span<const int32_t> pages;  // ids of the pages that hold tokens [0, start + num_rows)
+  int state_in = -1;               // slot of the recurrent state before the first row; -1: zero
+  int state_out = -1;              // slot that receives the state after the last row; may equal state_in
 };
 
 // One attention layer's keys and values on one rank. A page of a layer is, in elements of `type`:

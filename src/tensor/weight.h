@@ -1,5 +1,5 @@
-// A matrix of a model on a device: its logical shape, and the components that its format consists of (values, and for other
-// formats scales and minima), each packed as the device's kernels like.
+// A matrix of a model on a device: its logical shape, and the components that its format consists of (values, and for
+// other formats scales and minima), each packed as the device's kernels like.
 #pragma once
 
 #include <cstdint>
