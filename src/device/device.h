@@ -128,7 +128,8 @@ class Device {
   // The gated delta rule. qkv is the convolution's output [rows, channels]; b and a are [rows, value_heads]. Per row
   // and value head: q and k scaled by rsqrt(sum of squares + 1e-6), q also by key_dim^-0.5; beta = sigmoid(b), g =
   // -exp(a_log) * softplus(a + dt_bias); S *= exp(g); S += k (beta (v - S^T k))^T; out = S^T q. out is [rows,
-  // value_heads * value_dim]. kChunked does 64 rows at a time (the same in real arithmetic).
+  // value_heads * value_dim]. kChunked does 64 rows at a time where a
+  // span has many (the same in real arithmetic), kRecurrent one after the other.
   virtual void delta_rule(const StateView& state, const DeltaNetShape& shape, std::span<const SequenceSpan> spans,
                           View qkv, View b, View a, const float* a_log, const float* dt_bias, DeltaNetForm form,
                           View out) = 0;

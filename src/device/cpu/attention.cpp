@@ -9,6 +9,7 @@
 #define HWY_TARGET_INCLUDE "device/cpu/attention.cpp"
 #include "hwy/foreach_target.h"
 
+#include <algorithm>
 #include <limits>
 
 #include "device/cpu/kernels.h"
@@ -27,91 +28,60 @@ constexpr float kMinusInfinity = -std::numeric_limits<float>::infinity();
 struct Queries {
   const float* q[kAttentionQueries];
   float* o[kAttentionQueries];
+  float* p[kAttentionQueries];  // rows of `weights`
   float m[kAttentionQueries], l[kAttentionQueries], alpha[kAttentionQueries];
-  alignas(64) float p[kAttentionQueries][kPageTokens];  // scores, then weights, of the current page
+  alignas(64) float weights[kAttentionQueries][kPageTokens];  // scores, then weights, of the current page
 };
 
-template <class Type, int Q, int T>
-HWY_INLINE void score_tokens(Queries& queries, int first, const typename Type::Element* keys, int64_t head_dim,
-                             float scale, int64_t token) {
-  Lanes sum[Q][T];
-  COPRIME_UNROLL for (int q = 0; q < Q; ++q) { COPRIME_UNROLL for (int t = 0; t < T; ++t) sum[q][t] = zero(); }
-  accumulate<Type>(sum, queries.q + first, keys + token, kPageTokens, head_dim);
-  COPRIME_UNROLL for (int q = 0; q < Q; ++q) {
-    COPRIME_UNROLL for (int t = 0; t < T; ++t)
-        store(sum[q][t] * broadcast(scale), queries.p[first + q] + token + 16 * t);
+// The scores of query i over a page, [0, tokens), become weights; m, l and alpha follow.
+void weigh_tokens(Queries& queries, int i, float scale, int64_t tokens, bool empty) {
+  float* p = queries.p[i];
+  Lanes highest = broadcast(kMinusInfinity);
+  for (int64_t t = 0; t < tokens; t += 16) {
+    const Lanes s = first_lanes(tokens - t, load(p + t) * broadcast(scale), broadcast(kMinusInfinity));
+    store(s, p + t);
+    highest = max(highest, s);
   }
+  const float page_highest = max_of_lanes(highest), before = empty ? kMinusInfinity : queries.m[i];
+  const float m = before > page_highest ? before : page_highest;
+  Lanes total = zero();
+  for (int64_t t = 0; t < tokens; t += 16) {
+    const Lanes weight = exp(load(p + t) - broadcast(m));
+    store(weight, p + t);
+    total = total + weight;
+  }
+  queries.m[i] = m;
+  queries.alpha[i] = first_lane(exp(broadcast(before - m)));
+  queries.l[i] = empty ? sum_of_lanes(total) : __builtin_fmaf(queries.l[i], queries.alpha[i], sum_of_lanes(total));
 }
 
-template <class Type, int Q, int T>
-HWY_INLINE void weigh_values(const Queries& queries, int first, const typename Type::Element* values, int64_t head_dim,
-                             int64_t tokens, bool empty, int64_t element) {
-  Lanes sum[Q][T];
-  const float* p[Q];
-  COPRIME_UNROLL for (int q = 0; q < Q; ++q) {
-    p[q] = queries.p[first + q];
-    const Lanes alpha = broadcast(queries.alpha[first + q]);
-    COPRIME_UNROLL for (int t = 0; t < T; ++t) {
-      sum[q][t] = empty ? zero() : load(queries.o[first + q] + element + 16 * t) * alpha;
-    }
-  }
-  accumulate<Type>(sum, p, values + element, head_dim, tokens);
-  COPRIME_UNROLL for (int q = 0; q < Q; ++q) {
-    COPRIME_UNROLL for (int t = 0; t < T; ++t) store(sum[q][t], queries.o[first + q] + element + 16 * t);
-  }
+HWY_INLINE void scale_row(float* x, float scale, int64_t count) {
+  int64_t i = 0;
+  for (; i + 16 <= count; i += 16) store(load(x + i) * broadcast(scale), x + i);
+  for (; i < count; ++i) x[i] *= scale;
 }
 
-// Q queries over the first `tokens` tokens of one page; `empty`: nothing has been folded yet.
-template <class Type, int Q>
-HWY_NOINLINE void fold_page(Queries& queries, int first, const typename Type::Element* keys,
-                            const typename Type::Element* values, int64_t head_dim, float scale, int64_t tokens,
-                            bool empty) {
-  constexpr int kWidth = panel_width(Q);
-  int64_t token = 0;
-  for (; token + 16 * (kWidth - 1) < tokens; token += 16 * kWidth) {
-    score_tokens<Type, Q, kWidth>(queries, first, keys, head_dim, scale, token);
-  }
-  for (; token < tokens; token += 16) score_tokens<Type, Q, 1>(queries, first, keys, head_dim, scale, token);
-
-  for (int q = first; q < first + Q; ++q) {
-    float* p = queries.p[q];
-    const int64_t rows = (tokens + 15) / 16;
-    Lanes highest = broadcast(kMinusInfinity);
-    for (int64_t i = 0; i < rows; ++i) {
-      const Lanes s = first_lanes(tokens - 16 * i, load(p + 16 * i), broadcast(kMinusInfinity));
-      store(s, p + 16 * i);
-      highest = max(highest, s);
+// Queries [first, first + count) over the first `tokens` tokens of one page; `empty`: nothing has been folded yet.
+template <class Type>
+void fold_page(Queries& queries, int first, int count, const typename Type::Element* keys,
+               const typename Type::Element* values, int64_t head_dim, float scale, int64_t tokens, bool empty) {
+  const int64_t width = (tokens + 15) / 16 * 16, whole = head_dim / 16 * 16;
+  float *const *p = queries.p + first, *const *o = queries.o + first;
+  for (int i = 0; i < count; ++i) std::fill_n(p[i], width, 0.0f);
+  multiply_add<Type>(count, queries.q + first, head_dim, keys, kPageTokens, width, p);
+  for (int i = 0; i < count; ++i) {
+    weigh_tokens(queries, first + i, scale, tokens, empty);
+    if (empty) {
+      std::fill_n(o[i], head_dim, 0.0f);
+    } else if (queries.alpha[first + i] != 1.0f) {
+      scale_row(o[i], queries.alpha[first + i], head_dim);
     }
-    const float page_highest = max_of_lanes(highest), before = empty ? kMinusInfinity : queries.m[q];
-    const Lanes m = broadcast(before > page_highest ? before : page_highest);
-    Lanes total = zero();
-    for (int64_t i = 0; i < rows; ++i) {
-      const Lanes weight = exp(load(p + 16 * i) - m);
-      store(weight, p + 16 * i);
-      total = total + weight;
-    }
-    alignas(64) float alpha[16], now[16];
-    store(exp(broadcast(before) - m), alpha);
-    store(m, now);
-    queries.m[q] = now[0];
-    queries.alpha[q] = alpha[0];
-    queries.l[q] = empty ? sum_of_lanes(total) : __builtin_fmaf(queries.l[q], alpha[0], sum_of_lanes(total));
   }
-
-  int64_t element = 0;
-  for (; element + 16 * kWidth <= head_dim; element += 16 * kWidth) {
-    weigh_values<Type, Q, kWidth>(queries, first, values, head_dim, tokens, empty, element);
-  }
-  for (; element + 16 <= head_dim; element += 16) {
-    weigh_values<Type, Q, 1>(queries, first, values, head_dim, tokens, empty, element);
-  }
-  for (; element < head_dim; ++element) {  // head_dim is no multiple of 16
-    for (int q = first; q < first + Q; ++q) {
-      float sum = empty ? 0.0f : queries.o[q][element] * queries.alpha[q];
-      for (int64_t t = 0; t < tokens; ++t) {
-        sum = __builtin_fmaf(queries.p[q][t], Type::scalar(values[t * head_dim + element]), sum);
-      }
-      queries.o[q][element] = sum;
+  multiply_add<Type>(count, p, tokens, values, head_dim, whole, o);
+  for (int64_t d = whole; d < head_dim; ++d) {  // head_dim is no multiple of 16
+    for (int i = 0; i < count; ++i) {
+      for (int64_t t = 0; t < tokens; ++t)
+        o[i][d] = __builtin_fmaf(p[i][t], Type::scalar(values[t * head_dim + d]), o[i][d]);
     }
   }
 }
@@ -125,9 +95,6 @@ HWY_INLINE void divide(float* o, float l, int64_t count) {
 template <class Type>
 void attention(const AttentionWork& work) {
   using Element = typename Type::Element;
-  using FoldFn = void (*)(Queries&, int, const Element*, const Element*, int64_t, float, int64_t, bool);
-  constexpr FoldFn kFold[] = {fold_page<Type, 1>, fold_page<Type, 2>, fold_page<Type, 3>,
-                              fold_page<Type, 4>, fold_page<Type, 5>, fold_page<Type, kMaxQueries>};
   const int64_t head_dim = work.q.head_dim;
   const int heads = work.last_head - work.first_head;
   const auto count = static_cast<int>(work.last_row - work.first_row) * heads;
@@ -137,6 +104,7 @@ void attention(const AttentionWork& work) {
     const int head = work.first_head + i % heads;
     queries.q[i] = work.q.head(row, head);
     queries.o[i] = work.out.row(row) + head * head_dim;
+    queries.p[i] = queries.weights[i];
   }
 
   const int64_t first_position = work.span->start + work.first_row,
@@ -155,7 +123,7 @@ void attention(const AttentionWork& work) {
       const int64_t tokens = visible(i);
       int together = 1;
       while (together < kMaxQueries && i + together < count && visible(i + together) == tokens) ++together;
-      kFold[together - 1](queries, i, keys, values, head_dim, work.scale, tokens, page == 0);
+      fold_page<Type>(queries, i, together, keys, values, head_dim, work.scale, tokens, page == 0);
       i += together;
     }
   }

@@ -14,11 +14,12 @@
 namespace coprime {
 namespace {
 
+// A chunk of fewer rows costs more than its recurrence.
+constexpr int64_t kChunkedRows = 16;
 // An operation on fewer elements than this is done by the caller alone: waking the others would cost more.
 constexpr int64_t kAloneElements = 1 << 14;
 constexpr int64_t kAloneWeightBytes = 1 << 15;
-constexpr int64_t kAttentionRows = 16;         // of one work item
-constexpr int64_t kConvolutionChannels = 256;  // likewise
+constexpr int64_t kAttentionRows = 16;  // of one work item
 
 template <class Fn>
 Fn kernel_for(std::span<const KernelRow<Fn>> rows, Isa isa, DType type) {
@@ -174,7 +175,6 @@ class CpuDevice final : public Device {
     // A span that keeps no state works on a spare one, after the kernel's own.
     const int64_t kernel_floats = delta_rule_scratch(shape), floats = (kernel_floats + cells + 15) / 16 * 16;
     reserve_scratch(floats);
-    const DeltaRuleFn kernel = form == DeltaNetForm::kChunked ? delta_net_.chunked : delta_net_.recurrent;
     const auto one_head = [&](int64_t item, int thread) {
       const SequenceSpan& span = spans[static_cast<size_t>(item / shape.value_heads)];
       DeltaRuleWork work;
@@ -189,7 +189,8 @@ class CpuDevice final : public Device {
       const auto slot = [&](int index) { return state.recurrent + index * state.recurrent_stride + work.head * cells; };
       work.state_in = span.state_in < 0 ? nullptr : slot(span.state_in);
       work.state_out = span.state_out < 0 ? work.scratch + kernel_floats : slot(span.state_out);
-      kernel(work);
+      const bool chunked = form == DeltaNetForm::kChunked && span.num_rows >= kChunkedRows;
+      (chunked ? delta_net_.chunked : delta_net_.recurrent)(work);
     };
     const int64_t items = static_cast<int64_t>(spans.size()) * shape.value_heads;
     for_each_item(items, std::max(qkv.rows, int64_t{1}) * shape.value_heads * cells, one_head);

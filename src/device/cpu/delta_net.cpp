@@ -92,12 +92,11 @@ HWY_NOINLINE void prepare_rows(const DeltaRuleWork& work, int64_t row, int64_t c
     scratch.beta[i] = work.b.row(at)[work.head];
     scratch.g[i] = work.a.row(at)[work.head] + work.dt_bias;
   }
-  const Lanes rate = exp(broadcast(work.a_log));
-  for (int64_t i = 0; i < count; i += 16) {
-    const int64_t left = count - i < 16 ? count - i : 16;
-    store(sigmoid(load_first(scratch.beta + i, left)), scratch.beta + i);
-    store(negate(rate * softplus(load_first(scratch.g + i, left))), scratch.g + i);
-  }
+  sigmoid_row(scratch.beta, scratch.beta, count);
+  softplus_row(scratch.g, scratch.g, count);
+  float rate;
+  exp_row(&work.a_log, &rate, 1);
+  scale_row(scratch.g, count, -rate, scratch.g);
 }
 
 HWY_INLINE const float* value_row(const DeltaRuleWork& work, int64_t row) {
@@ -167,7 +166,7 @@ void delta_rule_recurrent(const DeltaRuleWork& work) {
   for (int64_t first = 0; first < work.span->num_rows; first += kDeltaChunk) {
     const int64_t count = std::min<int64_t>(kDeltaChunk, work.span->num_rows - first);
     prepare_rows(work, first, count, scratch);
-    for (int64_t i = 0; i < count; i += 16) store(exp(load(scratch.g + i)), scratch.decay + i);
+    exp_row(scratch.g, scratch.decay, count);
     for (int64_t i = 0; i < count; ++i) {
       const float *q = scratch.q + i * scratch.key_width, *k = scratch.k + i * scratch.key_width;
       const float* v = value_row(work, first + i);
@@ -186,38 +185,18 @@ void delta_rule_recurrent(const DeltaRuleWork& work) {
 
 // ---- in chunks
 
-template <int Q>
-HWY_NOINLINE void multiply_add_rows(const float* x, int64_t x_stride, int64_t count, const float* panel,
-                                    int64_t panel_stride, int64_t width, float* out, int64_t out_stride) {
-  const float* rows[Q];
-  COPRIME_UNROLL for (int q = 0; q < Q; ++q) rows[q] = x + q * x_stride;
-  const auto columns = [&](auto wide, int64_t column) HWY_ATTR {
-    constexpr int T = decltype(wide)::value;
-    Lanes sum[Q][T];
-    COPRIME_UNROLL for (int q = 0; q < Q; ++q) {
-      COPRIME_UNROLL for (int t = 0; t < T; ++t) sum[q][t] = load(out + q * out_stride + column + 16 * t);
-    }
-    accumulate<F32>(sum, rows, panel + column, panel_stride, count);
-    COPRIME_UNROLL for (int q = 0; q < Q; ++q) {
-      COPRIME_UNROLL for (int t = 0; t < T; ++t) store(sum[q][t], out + q * out_stride + column + 16 * t);
-    }
-  };
-  constexpr int kWidth = panel_width(Q);
-  int64_t column = 0;
-  for (; column + 16 * kWidth <= width; column += 16 * kWidth) columns(std::integral_constant<int, kWidth>(), column);
-  for (; column < width; column += 16) columns(std::integral_constant<int, 1>(), column);
-}
-
 // out[r][c] += sum over k < count of x[r][k] panel[k][c], for c < width, a multiple of 16.
 void multiply_add(int64_t rows, const float* x, int64_t x_stride, int64_t count, const float* panel,
                   int64_t panel_stride, int64_t width, float* out, int64_t out_stride) {
-  using RowsFn = void (*)(const float*, int64_t, int64_t, const float*, int64_t, int64_t, float*, int64_t);
-  constexpr RowsFn kRows[] = {multiply_add_rows<1>, multiply_add_rows<2>, multiply_add_rows<3>,
-                              multiply_add_rows<4>, multiply_add_rows<5>, multiply_add_rows<kMaxQueries>};
   for (int64_t row = 0; row < rows; row += kMaxQueries) {
     const int64_t together = std::min<int64_t>(kMaxQueries, rows - row);
-    kRows[together - 1](x + row * x_stride, x_stride, count, panel, panel_stride, width, out + row * out_stride,
-                        out_stride);
+    const float* x_rows[kMaxQueries];
+    float* out_rows[kMaxQueries];
+    for (int64_t i = 0; i < together; ++i) {
+      x_rows[i] = x + (row + i) * x_stride;
+      out_rows[i] = out + (row + i) * out_stride;
+    }
+    HWY_NAMESPACE::multiply_add<F32>(together, x_rows, count, panel, panel_stride, width, out_rows);
   }
 }
 
@@ -241,9 +220,10 @@ void chunk(const DeltaRuleWork& work, int64_t first, int64_t count, DeltaScratch
   prepare_rows(work, first, count, s);
   float total = 0;
   for (int64_t i = 0; i < count; ++i) s.g[i] = total += s.g[i];  // G from here on
-  for (int64_t i = 0; i < count; i += 16) store(exp(load(s.g + i)), s.decay + i);
+  exp_row(s.g, s.decay, count);
   alignas(64) float to_last[C];  // e^(G_last - G_j)
-  for (int64_t i = 0; i < count; i += 16) store(exp(broadcast(total) - load(s.g + i)), to_last + i);
+  for (int64_t i = 0; i < count; ++i) to_last[i] = total - s.g[i];
+  exp_row(to_last, to_last, count);
 
   for (int64_t d = 0; d < dk; ++d) {
     float *keys = s.keys + d * C, *weighted = s.weighted_keys + d * C;
@@ -254,19 +234,22 @@ void chunk(const DeltaRuleWork& work, int64_t first, int64_t count, DeltaScratch
     std::fill(keys + count, keys + C, 0.0f);
   }
 
-  const int64_t lanes = round_to_lanes(count);
   std::fill_n(s.strict, count * C, 0.0f);
   std::fill_n(s.lower, count * C, 0.0f);
-  multiply_add(count, s.k, kw, dk, s.keys, C, lanes, s.strict, C);
-  multiply_add(count, s.q, kw, dk, s.keys, C, lanes, s.lower, C);
+  for (int64_t i = 0; i < count; i += kMaxQueries) {  // columns up to the diagonal
+    const int64_t rows = std::min<int64_t>(kMaxQueries, count - i), width = round_to_lanes(i + rows);
+    multiply_add(rows, s.k + i * kw, kw, dk, s.keys, C, width, s.strict + i * C, C);
+    multiply_add(rows, s.q + i * kw, kw, dk, s.keys, C, width, s.lower + i * C, C);
+  }
   for (int64_t i = 0; i < count; ++i) {
-    for (int64_t j = 0; j < lanes; j += 16) {
-      // G falls, so that the exponent of a kept entry is never above zero; the others are cleared.
-      const Lanes fade = exp(min(broadcast(s.g[i]) - load(s.g + j), zero()));
-      float *strict = s.strict + i * C + j, *lower = s.lower + i * C + j;
-      store(first_lanes(i - j, negate(broadcast(s.beta[i]) * (load(strict) * fade)), zero()), strict);
-      store(first_lanes(i + 1 - j, load(lower) * fade, zero()), lower);
-    }
+    float *strict = s.strict + i * C, *lower = s.lower + i * C;
+    alignas(64) float fade[C];  // D
+    for (int64_t j = 0; j <= i; ++j) fade[j] = s.g[i] - s.g[j];
+    exp_row(fade, fade, i + 1);
+    for (int64_t j = 0; j < i; ++j) strict[j] = -(s.beta[i] * (strict[j] * fade[j]));
+    for (int64_t j = 0; j <= i; ++j) lower[j] *= fade[j];
+    std::fill(strict + i, strict + C, 0.0f);
+    std::fill(lower + i + 1, lower + C, 0.0f);
   }
 
   std::fill_n(s.recalled, count * vw, 0.0f);
@@ -311,37 +294,57 @@ void delta_rule_chunked(const DeltaRuleWork& work) {
 
 // ---- the short convolution
 
-// 16 channels (or fewer: `count`) of one span: the last taps - 1 inputs stay in registers' place on the stack.
-HWY_INLINE void convolve_lanes(const ConvolutionWork& work, int64_t channel, int64_t count) {
-  const int taps = work.taps, past = taps - 1;
-  const auto read = [count](const float* x) HWY_ATTR { return count == 16 ? load(x) : load_first(x, count); };
-  const auto write = [count](Lanes x, float* y) HWY_ATTR { count == 16 ? store(x, y) : store_first(x, y, count); };
-  alignas(64) float transposed[kMaxTaps][16] = {};
-  for (int64_t c = 0; c < count; ++c) {
-    for (int i = 0; i < taps; ++i) transposed[i][c] = work.weight[(channel + c) * taps + i];
-  }
-  alignas(64) float window[kMaxTaps][16];  // a ring: the input of row t is at (t + past) mod taps
-  for (int i = 0; i < past; ++i) {
-    store(work.state_in != nullptr ? read(work.state_in + i * work.channels + channel) : zero(), window[i]);
-  }
-  int oldest = 0;  // in the ring
-  for (int64_t t = 0; t < work.span->num_rows; ++t) {
-    const int64_t row = work.span->first_row + t;
-    store(read(work.u.row(row) + channel), window[(oldest + past) % taps]);
+// One row: inputs[i] is the row that tap i meets, weight[i] its weights. Taps is the count where the compiler may
+// unroll, else 0.
+template <int Taps>
+HWY_INLINE void convolve_row(int taps, const float* const* inputs, const float (*weight)[kConvolutionChannels],
+                             int64_t channels, float* out) {
+  const int count = Taps > 0 ? Taps : taps;
+  const auto at = [&](int64_t c, const auto& read) COPRIME_INLINE {
     Lanes sum = zero();
-    for (int i = 0, at = oldest; i < taps; ++i, at = at + 1 == taps ? 0 : at + 1)
-      sum = fma(load(transposed[i]), load(window[at]), sum);
-    write(silu(sum), work.out.row(row) + channel);
-    oldest = (oldest + 1) % taps;
+    COPRIME_UNROLL for (int i = 0; i < count; ++i) sum = fma(load(weight[i] + c), read(inputs[i] + c), sum);
+    return sum;
+  };
+  int64_t c = 0;
+  for (; c + 16 <= channels; c += 16) store(at(c, [](const float* x) COPRIME_INLINE { return load(x); }), out + c);
+  if (const int64_t left = channels - c; left > 0) {
+    store_first(at(c, [left](const float* x) COPRIME_INLINE { return load_first(x, left); }), out + c, left);
   }
-  for (int i = 0; i < past && work.state_out != nullptr; ++i) {
-    write(load(window[(oldest + i) % taps]), work.state_out + i * work.channels + channel);
-  }
+  silu_row(out, out, channels);
 }
 
 void convolution(const ConvolutionWork& work) {
-  for (int64_t channel = work.first; channel < work.last; channel += 16) {
-    convolve_lanes(work, channel, std::min<int64_t>(16, work.last - channel));
+  const int taps = work.taps, past = taps - 1;
+  const int64_t width = work.last - work.first, rows = work.span->num_rows;
+  alignas(64) float weight[kMaxTaps][kConvolutionChannels],
+      zeros[kConvolutionChannels];  // transposed: taps by channels
+  int64_t c = 0;
+  for (; taps == 4 && c + 16 <= width; c += 16) {
+    Lanes transposed[4];
+    load_transposed4(work.weight + (work.first + c) * 4, transposed);
+    for (int i = 0; i < 4; ++i) store(transposed[i], weight[i] + c);
+  }
+  for (; c < width; ++c) {
+    for (int i = 0; i < taps; ++i) weight[i][c] = work.weight[(work.first + c) * taps + i];
+  }
+  if (work.state_in == nullptr) std::fill_n(zeros, width, 0.0f);
+  const auto input = [&](int64_t row) -> const float* {  // of the span; before it, the history
+    if (row >= 0) return work.u.row(work.span->first_row + row) + work.first;
+    return work.state_in != nullptr ? work.state_in + (row + past) * work.channels + work.first : zeros;
+  };
+  for (int64_t row = 0; row < rows; ++row) {
+    const float* inputs[kMaxTaps];
+    for (int i = 0; i < taps; ++i) inputs[i] = input(row - past + i);
+    float* out = work.out.row(work.span->first_row + row) + work.first;
+    if (taps == 4) {
+      convolve_row<4>(taps, inputs, weight, width, out);
+    } else {
+      convolve_row<0>(taps, inputs, weight, width, out);
+    }
+  }
+  for (int i = 0; i < past && work.state_out != nullptr;
+       ++i) {  // oldest first: in place it reads ahead of what it writes
+    std::copy_n(input(rows - past + i), width, work.state_out + i * work.channels + work.first);
   }
 }
 

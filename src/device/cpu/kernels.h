@@ -49,7 +49,8 @@ struct DeltaRuleWork {
 constexpr int kDeltaChunk = 64;
 int64_t delta_rule_scratch(const DeltaNetShape& shape);  // for either form
 
-// short_convolution(): channels [first, last) of one span.
+// short_convolution(): channels [first, last) of one span, at most kConvolutionChannels of them.
+constexpr int64_t kConvolutionChannels = 256;
 struct ConvolutionWork {
   int taps;
   int64_t channels, first, last;

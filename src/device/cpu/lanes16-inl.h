@@ -27,6 +27,9 @@ namespace coprime::HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
+#undef COPRIME_INLINE
+#define COPRIME_INLINE __attribute__((always_inline))  // of a lambda: passing Lanes to a call goes through memory
+
 using FloatTag = hn::CappedTag<float, 16>;
 using IntTag = hn::Rebind<int32_t, FloatTag>;
 using HalfTag = hn::Rebind<hwy::float16_t, FloatTag>;
@@ -100,10 +103,6 @@ HWY_INLINE Lanes min(Lanes a, Lanes b) {
   COPRIME_PARTS a.part[i] = hn::Min(a.part[i], b.part[i]);
   return a;
 }
-HWY_INLINE Lanes round(Lanes a) {
-  COPRIME_PARTS a.part[i] = hn::Round(a.part[i]);
-  return a;
-}
 HWY_INLINE Lanes negate(Lanes a) {
   COPRIME_PARTS a.part[i] = hn::Neg(a.part[i]);
   return a;
@@ -112,10 +111,14 @@ HWY_INLINE Lanes absolute(Lanes a) {
   COPRIME_PARTS a.part[i] = hn::Abs(a.part[i]);
   return a;
 }
-// a * 2^n for whole n in [-252, 254]; rounded once where the result is subnormal.
+// A whole number n in [-252, 254], as round_to_whole() gives it: still offset by kWhole.
+constexpr float kWhole = 0x1.8p23f;  // the floats around it are whole numbers one apart
+// The nearest whole number to a * b, ties to even; minus broadcast(kWhole) it is the number itself.
+HWY_INLINE Lanes round_to_whole(Lanes a, Lanes b) { return fma(a, b, broadcast(kWhole)); }
+// a * 2^n; rounded once where the result is subnormal.
 HWY_INLINE Lanes scale_by_power(Lanes a, Lanes n) {
   COPRIME_PARTS {
-    const auto whole = hn::ConvertTo(IntTag(), n.part[i]);
+    const auto whole = hn::Sub(hn::BitCast(IntTag(), n.part[i]), hn::Set(IntTag(), std::bit_cast<int32_t>(kWhole)));
     const auto half = hn::ShiftRight<1>(whole), bias = hn::Set(IntTag(), 127);
     const auto first = hn::BitCast(kFloats, hn::ShiftLeft<23>(hn::Add(half, bias)));
     const auto second = hn::BitCast(kFloats, hn::ShiftLeft<23>(hn::Add(hn::Sub(whole, half), bias)));
@@ -190,6 +193,14 @@ HWY_INLINE void load_pairs(const uint16_t* x, Lanes& even, Lanes& odd) {
   }
 }
 
+// Elements 4 i + j of 64 floats: lane i of out[j].
+HWY_INLINE void load_transposed4(const float* x, Lanes (&out)[4]) {
+  COPRIME_PARTS {
+    hn::LoadInterleaved4(kFloats, x + 4 * i * kRegisterLanes, out[0].part[i], out[1].part[i], out[2].part[i],
+                         out[3].part[i]);
+  }
+}
+
 namespace detail {
 HWY_INLINE __m256 fold_halves_add(Lanes x) {
 #if HWY_TARGET == HWY_AVX3
@@ -213,6 +224,7 @@ HWY_INLINE float sum_of_lanes(Lanes x) {
   const __m128 two = _mm_add_ps(four, _mm_movehl_ps(four, four));
   return _mm_cvtss_f32(_mm_add_ss(two, _mm_movehdup_ps(two)));
 }
+HWY_INLINE float first_lane(Lanes x) { return hn::GetLane(x.part[0]); }
 HWY_INLINE float max_of_lanes(Lanes x) {
   const __m256 eight = detail::fold_halves_max(x);
   const __m128 four = _mm_max_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));

@@ -17,7 +17,7 @@ namespace coprime::HWY_NAMESPACE {
 // smallest subnormal are zero, above the largest float infinity.
 HWY_INLINE Lanes exp(Lanes x) {
   x = min(broadcast(89.0f), max(broadcast(-104.0f), x));
-  const Lanes n = round(x * broadcast(1.44269504f));
+  const Lanes whole = round_to_whole(x, broadcast(1.44269504f)), n = whole - broadcast(kWhole);
   Lanes r = fnma(n, broadcast(0x1.62e4p-1f), x);  // ln 2, high part: n times it is exact
   r = fnma(n, broadcast(0x1.7f7d1cf8p-20f), r);   // and the rest
   Lanes p = broadcast(1.0f / 5040);
@@ -28,7 +28,7 @@ HWY_INLINE Lanes exp(Lanes x) {
   p = fma(p, r, broadcast(0.5f));
   p = fma(p, r, broadcast(1.0f));
   p = fma(p, r, broadcast(1.0f));
-  return scale_by_power(p, n);
+  return scale_by_power(p, whole);
 }
 
 HWY_INLINE Lanes sigmoid(Lanes x) { return broadcast(1.0f) / (broadcast(1.0f) + exp(negate(x))); }
@@ -52,6 +52,28 @@ HWY_INLINE Lanes softplus(Lanes x) {
   p = fma(p, square, broadcast(2.0f / 3));
   p = fma(p, square, broadcast(2.0f));
   return fma(p, s, max(zero(), x));
+}
+
+// y[i] = f(x[i]) for i in [0, count), 16 at a time.
+template <class F>
+HWY_INLINE void map(const float* x, float* y, int64_t count, const F& f) {
+  int64_t i = 0;
+  for (; i + 16 <= count; i += 16) store(f(load(x + i)), y + i);
+  if (i < count) store_first(f(load_first(x + i, count - i)), y + i, count - i);
+}
+
+// The same along rows, for callers in which a copy of the code would weigh more than a call. y may be x.
+inline HWY_NOINLINE void exp_row(const float* x, float* y, int64_t count) {
+  map(x, y, count, [](Lanes a) COPRIME_INLINE { return exp(a); });
+}
+inline HWY_NOINLINE void sigmoid_row(const float* x, float* y, int64_t count) {
+  map(x, y, count, [](Lanes a) COPRIME_INLINE { return sigmoid(a); });
+}
+inline HWY_NOINLINE void silu_row(const float* x, float* y, int64_t count) {
+  map(x, y, count, [](Lanes a) COPRIME_INLINE { return silu(a); });
+}
+inline HWY_NOINLINE void softplus_row(const float* x, float* y, int64_t count) {
+  map(x, y, count, [](Lanes a) COPRIME_INLINE { return softplus(a); });
 }
 
 }  // namespace coprime::HWY_NAMESPACE

@@ -16,24 +16,59 @@ namespace coprime::HWY_NAMESPACE {
 #undef COPRIME_UNROLL
 #define COPRIME_UNROLL _Pragma("GCC unroll 16")
 
-// Rows of scalars that are worth taking at once, and lanes for a count of them: the sums fill the registers.
+// Rows of scalars that are worth taking at once, and rows of lanes for a count of them: the sums fill the registers.
 constexpr int kMaxQueries = kParts == 2 ? 5 : 6;
 constexpr int panel_width(int queries) { return kParts == 2 ? (queries == 1 ? 4 : queries == 2 ? 2 : 1) : 4; }
 
-// sum[q][t] += sum over k < count of x[q][k] * panel[k * stride + 16 t ...].
+// 16 T columns of Q rows: out[q][c] += sum over k < count of x[q][k] * panel[k * stride + c].
 template <class Type, int Q, int T>
-HWY_INLINE void accumulate(Lanes (&sum)[Q][T], const float* const* x, const typename Type::Element* panel,
-                           int64_t stride, int64_t count) {
+HWY_INLINE void multiply_add_lanes(const float* const* x, int64_t count, const typename Type::Element* panel,
+                                   int64_t stride, float* const* out, int64_t column) {
+  Lanes sum[Q][T];
   const float* scalars[Q];
-  COPRIME_UNROLL for (int q = 0; q < Q; ++q) scalars[q] = x[q];
-  for (int64_t k = 0; k < count; ++k, panel += stride) {
-    Lanes row[T];
-    COPRIME_UNROLL for (int t = 0; t < T; ++t) row[t] = Type::load(panel + 16 * t);
+  COPRIME_UNROLL for (int q = 0; q < Q; ++q) {
+    scalars[q] = x[q];
+    COPRIME_UNROLL for (int t = 0; t < T; ++t) sum[q][t] = load(out[q] + column + 16 * t);
+  }
+  const typename Type::Element* row = panel + column;
+  for (int64_t k = 0; k < count; ++k, row += stride) {
+    Lanes lanes[T];
+    COPRIME_UNROLL for (int t = 0; t < T; ++t) lanes[t] = Type::load(row + 16 * t);
     COPRIME_UNROLL for (int q = 0; q < Q; ++q) {
       const Lanes scalar = broadcast(scalars[q][k]);
-      COPRIME_UNROLL for (int t = 0; t < T; ++t) add_product(sum[q][t], row[t], scalar);
+      COPRIME_UNROLL for (int t = 0; t < T; ++t) add_product(sum[q][t], lanes[t], scalar);
     }
   }
+  COPRIME_UNROLL for (int q = 0; q < Q; ++q) {
+    COPRIME_UNROLL for (int t = 0; t < T; ++t) store(sum[q][t], out[q] + column + 16 * t);
+  }
+}
+
+template <class Type, int Q>
+HWY_NOINLINE void multiply_add_rows(const float* const* x, int64_t count, const typename Type::Element* panel,
+                                    int64_t stride, int64_t width, float* const* out) {
+  constexpr int kWidth = panel_width(Q);
+  int64_t column = 0;
+  for (; column + 16 * kWidth <= width; column += 16 * kWidth) {
+    multiply_add_lanes<Type, Q, kWidth>(x, count, panel, stride, out, column);
+  }
+  if constexpr (kWidth > 1) {
+    for (; column < width; column += 16) multiply_add_lanes<Type, Q, 1>(x, count, panel, stride, out, column);
+  }
+}
+
+// out[r][c] += sum over k < count of x[r][k] * panel[k * stride + c], for r < rows <= kMaxQueries and c < width, a
+// multiple of 16.
+template <class Type>
+HWY_INLINE void multiply_add(int64_t rows, const float* const* x, int64_t count, const typename Type::Element* panel,
+                             int64_t stride, int64_t width, float* const* out) {
+  using RowsFn = void (*)(const float* const*, int64_t, const typename Type::Element*, int64_t, int64_t, float* const*);
+  constexpr RowsFn kRows[] = {multiply_add_rows<Type, 1>, multiply_add_rows<Type, 2>, multiply_add_rows<Type, 3>,
+                              multiply_add_rows<Type, 4>, multiply_add_rows<Type, kMaxQueries>};
+  if (rows == kMaxQueries) return kRows[4](x, count, panel, stride, width, out);
+  if (rows <= 4) return kRows[rows - 1](x, count, panel, stride, width, out);
+  kRows[3](x, count, panel, stride, width, out);
+  kRows[rows - 5](x + 4, count, panel, stride, width, out + 4);
 }
 
 }  // namespace coprime::HWY_NAMESPACE

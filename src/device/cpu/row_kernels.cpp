@@ -15,14 +15,6 @@ HWY_BEFORE_NAMESPACE();
 namespace coprime::HWY_NAMESPACE {
 namespace {
 
-// y[i] = f(x[i]) for i in [0, count), 16 at a time.
-template <class F>
-HWY_INLINE void map(const float* x, float* y, int64_t count, const F& f) {
-  int64_t i = 0;
-  for (; i + 16 <= count; i += 16) store(f(load(x + i)), y + i);
-  if (i < count) store_first(f(load_first(x + i, count - i)), y + i, count - i);
-}
-
 // y[i] = f(x[i], z[i]).
 template <class F>
 HWY_INLINE void map(const float* x, const float* z, float* y, int64_t count, const F& f) {
@@ -37,21 +29,21 @@ HWY_INLINE float rms_scale(const float* x, int64_t count, float eps) {
 
 void rms_norm(const float* x, int64_t columns, const float* weight, float eps, float* y) {
   const Lanes scale = broadcast(rms_scale(x, columns, eps));
-  map(x, weight, y, columns, [scale](Lanes a, Lanes w) HWY_ATTR { return (a * scale) * w; });
+  map(x, weight, y, columns, [scale](Lanes a, Lanes w) COPRIME_INLINE { return (a * scale) * w; });
 }
 
 void sum(std::span<const View> terms, int64_t row, int64_t columns, bool accumulate, float* out) {
   const float* first = terms[0].row(row);
-  const auto total = [&](int64_t i, const auto& read) HWY_ATTR {
+  const auto total = [&](int64_t i, const auto& read) COPRIME_INLINE {
     Lanes lanes = read(first + i);
     for (size_t t = 1; t < terms.size(); ++t) lanes = lanes + read(terms[t].row(row) + i);
     return accumulate ? read(out + i) + lanes : lanes;
   };
   int64_t i = 0;
-  for (; i + 16 <= columns; i += 16) store(total(i, [](const float* x) HWY_ATTR { return load(x); }), out + i);
+  for (; i + 16 <= columns; i += 16) store(total(i, [](const float* x) COPRIME_INLINE { return load(x); }), out + i);
   if (i < columns) {
     const int64_t left = columns - i;
-    store_first(total(i, [left](const float* x) HWY_ATTR { return load_first(x, left); }), out + i, left);
+    store_first(total(i, [left](const float* x) COPRIME_INLINE { return load_first(x, left); }), out + i, left);
   }
 }
 
@@ -71,16 +63,16 @@ void rotate(float* x, int64_t half, const float* cosines, const float* sines) {
 }
 
 void sigmoid_gate(float* x, const float* gate, int64_t count) {
-  map(x, gate, x, count, [](Lanes a, Lanes g) HWY_ATTR { return a * sigmoid(g); });
+  map(x, gate, x, count, [](Lanes a, Lanes g) COPRIME_INLINE { return a * sigmoid(g); });
 }
 
 void swiglu(float* gate, const float* up, int64_t count) {
-  map(gate, up, gate, count, [](Lanes g, Lanes u) HWY_ATTR { return silu(g) * u; });
+  map(gate, up, gate, count, [](Lanes g, Lanes u) COPRIME_INLINE { return silu(g) * u; });
 }
 
 void gated_norm(float* x, const float* gate, int64_t head_dim, const float* weight, float eps) {
   rms_norm(x, head_dim, weight, eps, x);
-  map(x, gate, x, head_dim, [](Lanes a, Lanes g) HWY_ATTR { return a * silu(g); });
+  map(x, gate, x, head_dim, [](Lanes a, Lanes g) COPRIME_INLINE { return a * silu(g); });
 }
 
 int64_t find_above(std::span<const float> logits, int64_t first, float threshold) {
@@ -90,19 +82,6 @@ int64_t find_above(std::span<const float> logits, int64_t first, float threshold
   while (first + 16 <= size && !any_greater(load(x + first), limit)) first += 16;
   while (first < size && !(x[first] > threshold)) ++first;
   return first;
-}
-
-void exp_row(const float* x, float* y, int64_t count) {
-  map(x, y, count, [](Lanes a) HWY_ATTR { return exp(a); });
-}
-void sigmoid_row(const float* x, float* y, int64_t count) {
-  map(x, y, count, [](Lanes a) HWY_ATTR { return sigmoid(a); });
-}
-void silu_row(const float* x, float* y, int64_t count) {
-  map(x, y, count, [](Lanes a) HWY_ATTR { return silu(a); });
-}
-void softplus_row(const float* x, float* y, int64_t count) {
-  map(x, y, count, [](Lanes a) HWY_ATTR { return softplus(a); });
 }
 
 constexpr RowKernels kRowKernels = {rms_norm,   sum,     rotate,      sigmoid_gate, swiglu,      gated_norm,
