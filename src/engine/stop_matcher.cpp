@@ -11,8 +11,15 @@ StopMatcher::StopMatcher(std::vector<std::string> stops) : stops_(std::move(stop
 std::string StopMatcher::push(std::string_view text) {
   if (stopped_) return {};
   withheld_ += text;
-  size_t match = std::string::npos;
-  for (const std::string& stop : stops_) match = std::min(match, withheld_.find(stop));
+  // The string that is complete first wins, so that nothing depends on the pieces.
+  size_t first_end = std::string::npos, match = std::string::npos;
+  for (const std::string& stop : stops_) {
+    const size_t at = withheld_.find(stop);
+    if (at == std::string::npos || at + stop.size() > first_end || (at + stop.size() == first_end && at > match))
+      continue;
+    match = at;
+    first_end = at + stop.size();
+  }
   if (match != std::string::npos) {
     stopped_ = true;
     return std::exchange(withheld_, {}).substr(0, match);
