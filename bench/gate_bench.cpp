@@ -1,7 +1,9 @@
-// The bare exchange of a gate: N processes, each publishing B bytes and waiting for all, with as much work around as is asked for.
+// The bare exchange of a gate: N processes, each publishing B bytes and waiting for all, with as much work around as is
+// asked for.
 //
-// Prints one line a run: the time of an exchange as rank 0 sees it (median and 99th percentile), and the wall time of an iteration
-// above that of its work. With more ranks than cores the work of an iteration takes at least ranks / cores as long.
+// Prints one line a run: the time of an exchange as rank 0 sees it (median and 99th percentile), and the wall time of
+// an iteration above that of its work. With more ranks than cores the work of an iteration takes at least ranks / cores
+// as long.
 #include <sys/mman.h>
 
 #include <CLI/CLI.hpp>
@@ -18,7 +20,7 @@ namespace coprime {
 namespace {
 
 struct Options {
-  int ranks = 2, iterations = 20'000, spin_us = -1, yields = -1;
+  int ranks = 2, iterations = 20'000, spin_us = -1, yield_us = -1;
   size_t bytes = 16384;
   double work_us = 0;
   std::string link = "shm";
@@ -38,9 +40,9 @@ double nanoseconds() {
 
 double steps_per_us() {
   double best = 0;
-  for (int i = 0; i < 5; ++i) {
+  for (int i = 0; i < 50; ++i) {
     const double start = nanoseconds();
-    constexpr int64_t kSteps = 2'000'000;
+    constexpr int64_t kSteps = 200'000;
     volatile float sink = work(kSteps);
     static_cast<void>(sink);
     best = std::max(best, kSteps / ((nanoseconds() - start) / 1000));
@@ -53,7 +55,8 @@ struct Result {
 };
 
 void run_rank(Exchange& exchange, const Options& options, int64_t steps, Result& result) {
-  const GateEntry gate = {.kind = GateKind::kFfn, .layer = 0, .row_bytes = static_cast<int64_t>(options.bytes), .max_rows = 1};
+  const GateEntry gate = {
+      .kind = GateKind::kFfn, .layer = 0, .row_bytes = static_cast<int64_t>(options.bytes), .max_rows = 1};
   std::vector<double> times;
   times.reserve(static_cast<size_t>(options.iterations));
   volatile float sink = 0;
@@ -79,7 +82,7 @@ void run(const Options& options) {
   const testing::TestWorld world(link, options.ranks, options.bytes);
   ExchangeSettings settings = world.settings();
   if (options.spin_us >= 0) settings.wait.spin_us = options.spin_us;
-  if (options.yields >= 0) settings.wait.yields = options.yields;
+  if (options.yield_us >= 0) settings.wait.yield_us = options.yield_us;
   const double rate = steps_per_us();
   const auto steps = static_cast<int64_t>(std::llround(options.work_us * rate));
 
@@ -93,11 +96,12 @@ void run(const Options& options) {
   });
   if (std::ranges::count(statuses, 0) != options.ranks) fail(ErrorKind::kLink, "a rank failed");
   const double share = std::max(1.0, static_cast<double>(options.ranks) / usable_cores());
-  std::printf("gate_bench link=%s ranks=%d bytes=%zu work_us=%.1f spin_us=%lld yields=%d cores=%d p50_us=%.2f p99_us=%.2f "
-              "iteration_us=%.2f above_work_us=%.2f\n",
-              options.link.c_str(), options.ranks, options.bytes, options.work_us, static_cast<long long>(settings.wait.spin_us),
-              settings.wait.yields, usable_cores(), results[0].p50_us, results[0].p99_us, results[0].iteration_us,
-              results[0].iteration_us - options.work_us * share);
+  std::printf(
+      "gate_bench link=%s ranks=%d bytes=%zu work_us=%.1f spin_us=%lld yield_us=%lld cores=%d p50_us=%.2f p99_us=%.2f "
+      "iteration_us=%.2f above_work_us=%.2f\n",
+      options.link.c_str(), options.ranks, options.bytes, options.work_us,
+      static_cast<long long>(settings.wait.spin_us), static_cast<long long>(settings.wait.yield_us), usable_cores(),
+      results[0].p50_us, results[0].p99_us, results[0].iteration_us, results[0].iteration_us - options.work_us * share);
 }
 
 }  // namespace
@@ -113,7 +117,7 @@ int main(int argc, char** argv) {
   app.add_option("--work-us", options.work_us, "computation between two exchanges, on an undisturbed core")
       ->check(CLI::Range(0.0, 1e6));
   app.add_option("--spin-us", options.spin_us, "instead of the policy's own");
-  app.add_option("--yields", options.yields, "instead of the policy's own");
+  app.add_option("--yield-us", options.yield_us, "instead of the policy's own");
   CLI11_PARSE(app, argc, argv);
   try {
     coprime::run(options);
