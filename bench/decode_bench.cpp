@@ -12,6 +12,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "engine/generation.h"
+#include "plain_read.h"
 
 namespace coprime {
 namespace {
@@ -28,27 +29,23 @@ double median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
-// Four sums, so that additions do not hold the reads back.
-double read_gb_s(std::span<const uint64_t> words) {
+double read_gb_s(std::span<const std::byte> bytes) {
   constexpr int kPasses = 20;
   const int64_t begin_us = now_us();
-  uint64_t sums[4][8] = {};
+  uint64_t total = 0;
   for (int pass = 0; pass < kPasses; ++pass) {
-    for (size_t i = 0; i + 32 <= words.size(); i += 32) {
-      for (size_t s = 0; s < 4; ++s) {
-        for (size_t j = 0; j < 8; ++j) sums[s][j] += words[i + s * 8 + j];
-      }
-    }
+    asm volatile("" ::: "memory");  // every pass reads again
+    total ^= read_bytes(bytes.data(), bytes.size());
   }
-  volatile uint64_t sink = sums[0][0] + sums[1][1] + sums[2][2] + sums[3][3];
+  volatile uint64_t sink = total;
   static_cast<void>(sink);
-  return static_cast<double>(words.size_bytes()) * kPasses / static_cast<double>(now_us() - begin_us) / 1e3;
+  return static_cast<double>(bytes.size()) * kPasses / static_cast<double>(now_us() - begin_us) / 1e3;
 }
 
 struct Run {
   std::unique_ptr<Front> front;
   double step_bytes = 0;  // read by all ranks in a step: all weights but the embedding's table
-  std::vector<double> tokens_per_s, gate_share;
+  std::vector<double> tokens_per_s, gate_share, front_share;
 };
 
 Run start(const Options& options, int ranks) {
@@ -72,6 +69,8 @@ void decode(const Options& options, Run& run) {
   const WorldStatistics& after = run.front->statistics();
   run.tokens_per_s.push_back(static_cast<double>(generation.decode_steps) * 1e6 /
                              static_cast<double>(generation.decode_us));
+  const auto step_us = static_cast<double>(after.step_us - before.step_us);
+  run.front_share.push_back(1 - static_cast<double>(after.compute_us - before.compute_us) / step_us);
   run.gate_share.push_back(static_cast<double>(after.gate_us - before.gate_us) /
                            static_cast<double>(after.compute_us - before.compute_us));
 }
@@ -79,15 +78,15 @@ void decode(const Options& options, Run& run) {
 void run_bench(const Options& options) {
   std::vector<Run> runs;
   for (int ranks : options.ranks) runs.push_back(start(options, ranks));
-  std::vector<uint64_t> words(static_cast<size_t>(runs[0].step_bytes) / 8, 1);
+  const std::vector<std::byte> bytes(static_cast<size_t>(runs[0].step_bytes), std::byte{1});
   std::vector<double> reads;
   std::vector<std::vector<double>> ratios(runs.size());
   for (int round = 0; round <= options.rounds; ++round) {
-    reads.push_back(read_gb_s(words));
+    reads.push_back(read_gb_s(bytes));
     for (Run& run : runs) decode(options, run);
     if (round == 0) {  // warm-up
       reads.clear();
-      for (Run& run : runs) run.tokens_per_s.clear(), run.gate_share.clear();
+      for (Run& run : runs) run.tokens_per_s.clear(), run.gate_share.clear(), run.front_share.clear();
       continue;
     }
     for (size_t i = 0; i < runs.size(); ++i)
@@ -98,9 +97,9 @@ void run_bench(const Options& options) {
     const double tokens = median(runs[i].tokens_per_s), gb_s = tokens * runs[i].step_bytes / 1e9;
     std::printf(
         "decode %d ranks x %d threads over %s: %.0f tokens/s, %.1f GB/s (%.2f of one thread's read), gates %.1f%%, "
-        "%.2f times %d rank(s)\n",
+        "front %.1f%% of the step, %.2f times %d rank(s)\n",
         options.ranks[i], options.threads, options.link.c_str(), tokens, gb_s, gb_s / median(reads),
-        100 * median(runs[i].gate_share), median(ratios[i]), options.ranks[0]);
+        100 * median(runs[i].gate_share), 100 * median(runs[i].front_share), median(ratios[i]), options.ranks[0]);
   }
 }
 
