@@ -1,6 +1,7 @@
-// One gate's movement of bytes between the ranks of a world, whatever the link: every rank publishes one contribution and sees
-// all of them, in rank order. Owns the slots and the sequence number. Nothing is ever returned after a deadline has passed:
-// wait() throws Error(kLink) naming rank, peer, layer, gate, sequence and link, and every later call throws the same.
+// One gate's movement of bytes between the ranks of a world, whatever the link: every rank publishes one contribution
+// and sees all of them, in rank order. Owns the slots and the sequence number. Nothing is ever returned after a
+// deadline has passed: wait() throws Error(kLink) naming rank, peer, layer, gate, sequence and link, and every later
+// call throws the same.
 #pragma once
 
 #include <cstddef>
@@ -26,8 +27,9 @@ class Exchange {
   // Publishes to each peer its own part of the slot: rank r gets bytes [ends[r - 1], ends[r]), rank 0 from 0.
   virtual void scatter(const GateEntry& entry, std::span<const size_t> ends) = 0;
 
-  // All ranks' contributions to this rank in rank order (its own among them), valid until release(). Peers may have sent other
-  // lengths: views[r].size() is what rank r published. The next gate's out() may be called and written before release().
+  // All ranks' contributions to this rank in rank order (its own among them), valid until release(). Peers may have
+  // sent other lengths: views[r].size() is what rank r published. The next gate's out() may be called and written
+  // before release().
   virtual std::span<const std::span<const std::byte>> wait() = 0;
 
   virtual void release() = 0;

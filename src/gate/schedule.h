@@ -10,9 +10,9 @@
 namespace coprime {
 
 enum class GateKind : uint8_t {
-  kEmbedding,   // sum of the vocabulary shards' rows
-  kAttention,   // partial sums after o_proj / out_proj
-  kFfn,         // partial sums after down_proj
+  kEmbedding,  // sum of the vocabulary shards' rows
+  kAttention,  // partial sums after o_proj / out_proj
+  kFfn,        // partial sums after down_proj
   // exact mode: inputs and outputs of the row-cut projections are gathered instead
   kAttentionInput,
   kAttentionOutput,
