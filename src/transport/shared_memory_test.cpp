@@ -69,13 +69,31 @@ TEST(SharedMemory, another_kind_of_descriptor_is_refused) {
   EXPECT_TRUE(contains(error_of([] { SharedMemory::attach("the window", UniqueFd()); }), "4: "));
 }
 
+// Keeps a broken check from taking the whole machine's memory: files end at 1 GiB while it lives.
+class SmallFiles {
+ public:
+  SmallFiles() {
+    ::getrlimit(RLIMIT_FSIZE, &before_);
+    const rlimit limit = {.rlim_cur = 1 << 30, .rlim_max = before_.rlim_max};
+    ::setrlimit(RLIMIT_FSIZE, &limit);
+  }
+  ~SmallFiles() { ::setrlimit(RLIMIT_FSIZE, &before_); }
+  SmallFiles(const SmallFiles&) = delete;
+  SmallFiles& operator=(const SmallFiles&) = delete;
+
+ private:
+  rlimit before_ = {};
+};
+
 TEST(ShmRegion, more_than_is_available_is_refused_with_both_numbers) {
+  const SmallFiles guard;
   const std::string error = error_of([] { ShmRegion::create(16, size_t{1} << 42); });
   EXPECT_TRUE(contains(error, "2: the shared window needs 134217728.")) << error;
   EXPECT_TRUE(contains(error, "MiB are available: use a smaller --prefill-chunk or fewer ranks")) << error;
 }
 
 TEST(ShmRegion, sizes_that_overflow_are_refused) {
+  const SmallFiles guard;
   for (const size_t bytes : {size_t{1} << 58, size_t{1} << 60, size_t{1} << 63, ~size_t{0}, ~size_t{0} - 4095}) {
     EXPECT_TRUE(contains(error_of([&] { ShmRegion::create(16, bytes); }), "--prefill-chunk")) << bytes;
   }

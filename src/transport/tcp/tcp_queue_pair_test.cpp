@@ -118,6 +118,37 @@ TEST(TcpQueuePair, several_messages_in_one_read_are_told_apart) {
   }
 }
 
+TEST(TcpQueuePair, messages_cut_anywhere_are_put_together) {
+  // The bytes of three messages, as one end sends them.
+  auto [tap, sending_end] = stream_pair();
+  TcpQueuePair sender(std::move(sending_end), 1);
+  std::vector<std::vector<std::byte>> out = {pattern(100, 1), pattern(1000, 2), pattern(70'000, 3)};
+  for (uint64_t id = 1; id <= 3; ++id) send(sender, id, out[id - 1]);
+  std::vector<std::byte> stream(3 * 32 + 71'100);
+  ASSERT_EQ(::recv(tap.get(), stream.data(), stream.size(), MSG_WAITALL), static_cast<ssize_t>(stream.size()));
+
+  for (const size_t piece : {1u, 7u, 31u, 33u, 90u, 140u, 1100u, 30'000u}) {
+    auto [raw, end] = stream_pair();
+    TcpQueuePair pair(std::move(end), 1);
+    std::vector<std::vector<std::byte>> in = {std::vector<std::byte>(200), std::vector<std::byte>(2000),
+                                              std::vector<std::byte>(80'000)};
+    for (uint64_t id = 1; id <= 3; ++id) receive(pair, id, in[id - 1]);
+    size_t received = 0;
+    for (size_t at = 0; at < stream.size(); at += piece) {
+      const size_t count = std::min(piece, stream.size() - at);
+      ASSERT_EQ(::send(raw.get(), stream.data() + at, count, 0), static_cast<ssize_t>(count));
+      received += poll(pair).size();
+      ASSERT_EQ(pair.failure(), "");
+    }
+    EXPECT_EQ(received, 3u);
+    for (size_t i = 0; i < 3; ++i) {
+      std::vector<std::byte> expected = out[i];
+      expected.resize(in[i].size());
+      EXPECT_EQ(in[i], expected) << "message " << i << " in pieces of " << piece;
+    }
+  }
+}
+
 TEST(TcpQueuePair, a_message_waits_for_a_posted_receive) {
   Ends ends;
   std::vector<std::byte> out = pattern(100, 1), in(100);
