@@ -9,7 +9,8 @@
 namespace coprime {
 namespace {
 
-const std::vector<std::string> kModels{"llama-9q3kv-tied", "qwen2-14q2kv-bias", "qwen35-6q2kv-gdn4-12", "mini-qwen35"};
+const std::vector<std::string> kModels{"llama-9q3kv-tied",    "qwen2-14q2kv-bias",  "qwen35-6q2kv-gdn4-12",
+                                       "qwen3-10q2kv-untied", "llama3-rope-untied", "mini-qwen35"};
 
 bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
   return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;

@@ -156,14 +156,13 @@ TEST(World, is_refused_when_a_port_is_taken) {
   ASSERT_EQ(::getsockname(taken.get(), reinterpret_cast<sockaddr*>(&address), &length), 0);
 
   WorldOptions options = process_world(3, Link::kTcp);
-  options.port = ntohs(address.sin_port) - 1;  // rank 1's port
+  options.port = ntohs(address.sin_port);
   try {
     Front front(options);
     FAIL() << "the port was taken twice";
   } catch (const Error& error) {
     EXPECT_EQ(error.kind(), ErrorKind::kLink);
-    for (const std::string& words :
-         {std::string("rank 1"), fmt::format("127.0.0.1:{}", options.port + 1), std::string("--port")}) {
+    for (const std::string words : {"cannot listen on 127.0.0.1:", "in use", "--port"}) {  // maybe the next ports, too
       EXPECT_NE(std::string(error.what()).find(words), std::string::npos) << error.what();
     }
   }

@@ -18,6 +18,9 @@ struct Case {
   DType kv = DType::kF32;
 };
 
+// The test's name says it all.
+void PrintTo(const Case& c, std::ostream* out) { *out << c.model; }
+
 std::string name_of(const testing::TestParamInfo<Case>& info) {
   const Case& c = info.param;
   std::string text = fmt::format("{}_{}_ranks_{}_{}_{}{}", c.model, c.ranks, c.link == Link::kShm ? "shm" : "tcp",
@@ -29,7 +32,8 @@ std::string name_of(const testing::TestParamInfo<Case>& info) {
 
 std::vector<Case> cases() {
   std::vector<Case> all;
-  for (const std::string model : {"llama-9q3kv-tied", "qwen2-14q2kv-bias", "qwen35-6q2kv-gdn4-12", "mini-qwen35"}) {
+  for (const std::string model : {"llama-9q3kv-tied", "qwen2-14q2kv-bias", "qwen35-6q2kv-gdn4-12",
+                                  "qwen3-10q2kv-untied", "llama3-rope-untied", "mini-qwen35"}) {
     for (int ranks = 1; ranks <= 8; ++ranks) {
       for (Link link : {Link::kShm, Link::kTcp}) {
         all.push_back({model, ranks, link});

@@ -29,7 +29,7 @@ struct Golden {
   std::vector<int32_t> eos;  // that end its greedy continuations
 };
 
-// "llama-9q3kv-tied", "qwen2-14q2kv-bias", "qwen35-6q2kv-gdn4-12" or "mini-qwen35".
+// A folder of tests/goldens, or "mini-qwen35".
 Golden read_golden(const std::string& name);
 
 // Options of a world whose ranks are threads of the test.
