@@ -1,0 +1,58 @@
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+#include "tensor/buffer.h"
+#include "tensor/sequence.h"
+#include "tensor/view.h"
+#include "tensor/weight.h"
+
+namespace coprime {
+namespace {
+
+TEST(Buffer, is_zero_and_aligned_and_moves_without_copying) {
+  Buffer buffer(10'000'000);
+  EXPECT_EQ(reinterpret_cast<uintptr_t>(buffer.data()) % 64, 0u);
+  for (size_t i = 0; i < buffer.size(); i += 4096) EXPECT_EQ(buffer.data()[i], std::byte{0});
+  std::byte* data = buffer.data();
+  Buffer other = std::move(buffer);
+  EXPECT_EQ(other.data(), data);
+  EXPECT_EQ(buffer.data(), nullptr);  // NOLINT: what is left behind is empty
+  EXPECT_EQ(Buffer(0).data(), nullptr);
+}
+
+TEST(Buffer, that_no_system_has_is_an_error_and_no_crash) { EXPECT_THROW(Buffer(size_t{1} << 60), Error); }
+
+TEST(View, ranges_address_their_parts) {
+  std::array<float, 12> data{};
+  const View view = make_view(data.data(), 3, 4);
+  EXPECT_EQ(view.row_range(1, 2).row(1), data.data() + 8);
+  const View columns = view.column_range(1, 2);
+  EXPECT_EQ(columns.row(2), data.data() + 9);
+  EXPECT_EQ(columns.stride, 4);
+}
+
+TEST(ViewDeathTest, ranges_outside_are_a_broken_invariant) {
+  std::array<float, 12> data{};
+  const View view = make_view(data.data(), 3, 4);
+  EXPECT_DEATH(view.row_range(2, 2), "broken invariant");
+  EXPECT_DEATH(view.column_range(0, 5), "broken invariant");
+}
+
+TEST(KvView, values_follow_the_keys_of_all_heads_of_a_page) {
+  Buffer pages(size_t{2} * 2 * 3 * 16 * kPageTokens * 2);
+  const KvView kv{pages.data(), DType::kBF16, 3, 16};
+  EXPECT_EQ(kv.keys(0, 1) - kv.keys(0, 0), 16 * kPageTokens * 2);
+  EXPECT_EQ(kv.values(0, 0) - kv.keys(0, 2), 16 * kPageTokens * 2);
+  EXPECT_EQ(kv.keys(1, 0) - kv.values(0, 2), 16 * kPageTokens * 2);
+}
+
+TEST(Weight, finds_its_components_by_role) {
+  Weight weight;
+  weight.components.push_back({.role = ComponentRole::kValues});
+  EXPECT_EQ(weight.find(ComponentRole::kBias), nullptr);
+  weight.components.push_back({.role = ComponentRole::kBias});
+  EXPECT_EQ(weight.find(ComponentRole::kBias), &weight.components[1]);
+}
+
+}  // namespace
+}  // namespace coprime
