@@ -136,6 +136,36 @@ TEST(Refusals, of_unknown_flags_values_and_commands) {
   expect_refusal(run_program({}), 2, {});
 }
 
+TEST(Refusals, of_numbers_that_are_none_or_out_of_range) {
+  const std::vector<std::pair<std::string, std::string>> cases{
+      {"--temperature", "nan"}, {"--temperature", "inf"}, {"--temperature", "-1"},
+      {"--top-p", "nan"},       {"--top-p", "2"},         {"--min-p", "-0.1"},
+      {"--top-k", "-1"},        {"--seed", "-1"},         {"--seed", "1e3"},
+      {"--max-tokens", "1e3"},  {"--max-tokens", "-5"},   {"--max-tokens", "99999999999999999999"},
+      {"--threads", "-1"},      {"--prefill-chunk", "0"}, {"--pad-for", "17"},
+      {"--port", "65535"},      {"--mlp-width", "10"},    {"--gate-timeout-ms", "0"}};
+  for (const auto& [flag, value] : cases) {
+    const std::string name = flag == "--mlp-width" ? "MLP width" : flag;
+    expect_refusal(generate_with({"--prompt", "a", flag, value}), 2, {name});
+  }
+}
+
+TEST(Settings, come_from_variables_and_from_a_file_whose_unknown_keys_fail) {
+  const ModelCopy model(golden_directory("llama-9q3kv-tied"));
+  model.write("good.toml", "generate.ranks = 5\n");
+  model.write("bad.toml", "generate.rank = 5\n");
+  const std::string good = (model.path() / "good.toml").string(), bad = (model.path() / "bad.toml").string();
+  const std::vector<std::string> flags{"--prompt", "a", "--temperature", "0", "--max-tokens", "1", "--json"};
+  const auto ranks_of = [](const ProgramResult& result) { return nlohmann::json::parse(result.out)["ranks"].size(); };
+
+  std::vector<std::string> with_file = flags;
+  with_file.insert(with_file.end(), {"--config", good});
+  EXPECT_EQ(ranks_of(generate_with(with_file)), 5u);
+  with_file.back() = bad;
+  expect_refusal(generate_with(with_file), 2, {"rank"});
+  EXPECT_EQ(ranks_of(generate_with(flags, kModel, [] { ::setenv("COPRIME_RANKS", "4", 1); })), 4u);
+}
+
 TEST(Refusals, of_prompts_that_are_empty_too_long_or_no_text) {
   expect_refusal(generate_with({"--prompt", ""}), 2, {"empty"});
   expect_refusal(generate_with({"--chat", ""}), 2, {"empty"});

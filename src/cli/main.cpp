@@ -33,6 +33,12 @@ int run(int argc, char** argv) {
   coprime::add_world_flags(*logits_command, world);
   coprime::add_logits_flags(*logits_command, logits);
 
+  for (CLI::App* command : {generate_command, logits_command}) {
+    command->fallthrough();  // --config may stand behind the command, too
+    command->allow_config_extras(CLI::config_extras_mode::error);
+  }
+  app.allow_config_extras(CLI::config_extras_mode::error);
+
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success& success) {  // --help, --version

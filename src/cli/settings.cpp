@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <charconv>
 
 namespace coprime {
 namespace {
@@ -20,13 +21,28 @@ CLI::Option* add(CLI::App& app, const std::string& name, T& value, const std::st
   return option->envname(variable);
 }
 
+// The whole text a finite number from least to most.
+template <class T>
+CLI::Validator in_range(T least, T most) {
+  const auto check = [=](std::string& text) -> std::string {
+    T value{};
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+    if (error == std::errc() && end == text.data() + text.size() && value >= least && value <= most) return {};
+    return fmt::format("expected a number from {} to {}, found \"{}\"", least, most, text);
+  };
+  return CLI::Validator(check, fmt::format("{} to {}", least, most));
+}
+
+constexpr int64_t kMaxCount = int64_t{1} << 40;
+constexpr uint64_t kMaxSeed = UINT64_MAX;
+
 }  // namespace
 
 void add_world_flags(CLI::App& app, WorldSettings& s) {
   add(app, "--model", s.model, "directory of the checkpoint: config.json, safetensors, tokenizer.json")->required();
   add(app, "--ranks", s.ranks, "number of ranks, 1 to 16, any of them")->capture_default_str();
   add(app, "--threads", s.threads, "threads a rank; 0 shares the cores out")
-      ->check(CLI::Range(0, 1024))
+      ->check(in_range(0, 1024))
       ->capture_default_str();
   add(app, "--link", s.link, "what joins the ranks")->check(CLI::IsMember({"shm", "tcp"}))->capture_default_str();
   add(app, "--math", s.math, "arithmetic of the matrix products")->check(CLI::IsMember({"f32"}))->capture_default_str();
@@ -35,19 +51,19 @@ void add_world_flags(CLI::App& app, WorldSettings& s) {
       ->capture_default_str();
   add(app, "--exact", s.exact, "the same bits at every rank count, batch and chunking; a second exchange a gate");
   add(app, "--pad-for", s.pad_for, "widen the geometry for this many ranks; 0: as many as run")
-      ->check(CLI::Range(0, 16))
+      ->check(in_range(0, 16))
       ->capture_default_str();
   add(app, "--mlp-width", s.mlp_width, "padded width of the MLP; 0: by rule")
-      ->check(CLI::NonNegativeNumber)
+      ->check(in_range(int64_t{0}, kMaxCount))
       ->capture_default_str();
   add(app, "--prefill-chunk", s.prefill_chunk, "rows of one step at most")
-      ->check(CLI::Range(1, 65536))
+      ->check(in_range(1, 65536))
       ->capture_default_str();
   add(app, "--gate-timeout-ms", s.gate_timeout_ms, "how long a peer may stand still before it is given up")
-      ->check(CLI::Range(1, 600000))
+      ->check(in_range(1, 600000))
       ->capture_default_str();
   add(app, "--port", s.port, "tcp: rank r listens on this port plus r of the loopback; 0: any")
-      ->check(CLI::Range(0, 65519))
+      ->check(in_range(0, 65519))
       ->capture_default_str();
   add(app, "--isa", s.isa, "limit of the instruction set")
       ->check(CLI::IsMember({"best", "avx512", "avx2", "reference"}))
@@ -62,15 +78,14 @@ void add_generate_flags(CLI::App& app, GenerateSettings& s) {
   add(*prompt, "--prompt-file", s.prompt_file, "file with the text to continue; - is standard input");
   prompt->require_option(1);
   add(app, "--max-tokens", s.max_tokens, "0: to the end of the context")
-      ->check(CLI::NonNegativeNumber)
+      ->check(in_range(int64_t{0}, kMaxCount))
       ->capture_default_str();
   const std::string from_model = " [generation_config.json]";
-  add(app, "--temperature", s.temperature, "0 is greedy" + from_model)->check(CLI::Range(0.0, 100.0));
-  add(app, "--top-k", s.top_k, "only the k most probable; 0: all" + from_model)->check(CLI::Range(0, 1 << 24));
-  add(app, "--top-p", s.top_p, "only the most probable with this mass" + from_model)->check(CLI::Range(0.0, 1.0));
-  add(app, "--min-p", s.min_p, "only what has this share of the most probable" + from_model)
-      ->check(CLI::Range(0.0, 1.0));
-  add(app, "--seed", s.seed, "of the draws [random]");
+  add(app, "--temperature", s.temperature, "0 is greedy" + from_model)->check(in_range(0.0, 100.0));
+  add(app, "--top-k", s.top_k, "only the k most probable; 0: all" + from_model)->check(in_range(0, 1 << 24));
+  add(app, "--top-p", s.top_p, "only the most probable with this mass" + from_model)->check(in_range(0.0, 1.0));
+  add(app, "--min-p", s.min_p, "only what has this share of the most probable" + from_model)->check(in_range(0.0, 1.0));
+  add(app, "--seed", s.seed, "of the draws [random]")->check(in_range(uint64_t{0}, kMaxSeed));
   add(app, "--stop", s.stops, "end before this text; may be given again")->take_all();
   add(app, "--stats", s.stats, "a table of geometry, memory, speed and gates, on standard error");
   add(app, "--json", s.json, "one JSON object instead of the streaming text");
