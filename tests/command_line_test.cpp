@@ -1,4 +1,5 @@
 // The command line as a person meets it: one line that says what was found, where, and what to do; the right exit code.
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/resource.h>
@@ -235,6 +236,29 @@ TEST(Logits, writes_what_transformers_says) {
     std::vector<float> logits(tensor->bytes / 4);
     file.read(tensor->offset, std::as_writable_bytes(std::span(logits)));
     EXPECT_LE(largest_difference(logits, c.logits), 1e-4f);
+  }
+}
+
+TEST(Logits, puts_no_file_in_the_place_of_a_link_or_a_device) {
+  const ModelCopy model(golden_directory("llama-9q3kv-tied"));
+  const auto target = model.path() / "target", link = model.path() / "link";
+  std::ofstream(target) << "kept";
+  std::filesystem::create_symlink(target, link);
+  const std::string ids = (model.path() / "golden.safetensors").string() + ":input_ids";
+  expect_refusal(run_program({"logits", "--model", model.path(), "--ids", ids, "--out", link}), 3,
+                 {"link", "no regular file"});
+  EXPECT_TRUE(std::filesystem::is_symlink(link));
+  EXPECT_EQ(model.read("target"), "kept");
+}
+
+TEST(Generate, says_when_standard_output_takes_nothing) {
+  for (const bool json : {false, true}) {
+    std::vector<std::string> flags{"--prompt", "a",      "--temperature", "0",       "--max-tokens",
+                                   "3",        "--link", "tcp",           "--ranks", "2"};
+    if (json) flags.push_back("--json");
+    expect_refusal(generate_with(flags, kModel, [] { ::dup2(::open("/dev/full", O_WRONLY), 1); }), 1,
+                   {"standard output"});
+    expect_refusal(generate_with(flags, kModel, [] { ::close(0), ::close(1); }), 1, {"standard output"});
   }
 }
 

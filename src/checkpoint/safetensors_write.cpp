@@ -64,6 +64,11 @@ std::vector<const TensorToWrite*> in_file_order(std::span<const TensorToWrite> t
 }  // namespace
 
 void write_safetensors(const std::filesystem::path& path, std::span<const TensorToWrite> tensors) {
+  // A rename would put a file in the place of a device or a link.
+  const auto status = std::filesystem::symlink_status(path);
+  if (std::filesystem::exists(status) && !std::filesystem::is_regular_file(status)) {
+    fail(ErrorKind::kModel, "{}: is there and is no regular file: name another file to write", path.string());
+  }
   const auto order = in_file_order(tensors);
   nlohmann::ordered_json header = nlohmann::ordered_json::object();
   uint64_t offset = 0;

@@ -95,12 +95,14 @@ void run_generate(const WorldSettings& world, const GenerateSettings& settings) 
   std::string text;
   Utf8Stream utf8;
   StopMatcher stops(settings.stops);
-  const auto give = [&](const std::string& piece) {
-    text += piece;
-    if (settings.json) return;
+  const auto print = [](const std::string& piece) {
     if (std::fwrite(piece.data(), 1, piece.size(), stdout) != piece.size() || std::fflush(stdout) != 0) {
       fail(ErrorKind::kInternal, "standard output cannot be written: {}", errno_text(errno));
     }
+  };
+  const auto give = [&](const std::string& piece) {
+    text += piece;
+    if (!settings.json) print(piece);
   };
   Generation generation = generate(front, request, [&](int32_t id) {
     if (!tokenizer.is_special(id)) give(stops.push(utf8.push(tokenizer.bytes(id))));
@@ -110,11 +112,7 @@ void run_generate(const WorldSettings& world, const GenerateSettings& settings) 
   give(stops.finish());
 
   const GenerateReport report{front, generation, request, text, start_us};
-  if (settings.json) {
-    std::puts(report.json().c_str());
-  } else {
-    std::puts("");
-  }
+  print(settings.json ? report.json() + "\n" : "\n");
   if (settings.stats) std::fputs(report.table().c_str(), stderr);
 }
 

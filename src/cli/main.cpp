@@ -1,6 +1,8 @@
 // The program: parses, fills the settings, calls one function. The one place where errors become a line and an exit
 // code.
 
+#include <fcntl.h>
+
 #include <csignal>
 #include <cstdio>
 #include <cstring>
@@ -57,6 +59,12 @@ int run(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   std::signal(SIGPIPE, SIG_IGN);
+  // A closed standard stream's number must not become a socket that text is then written to. Read-only: writing still
+  // fails.
+  for (int fd = 0; fd <= 2; ++fd) {
+    if (::fcntl(fd, F_GETFD) < 0 && ::open("/dev/null", O_RDONLY) != fd)
+      return coprime::exit_code(coprime::ErrorKind::kInternal);
+  }
   if (argc >= 2 && std::strcmp(argv[1], "rank") == 0) return coprime::rank_process_main();
   try {
     return run(argc, argv);
