@@ -249,6 +249,32 @@ TEST(TcpFailures, a_peer_that_closes_is_named_at_once) {
   EXPECT_LT(now_us() - start_us, 10'000'000);
 }
 
+// Rank 0 gives up on rank 2 in the middle of a large message to rank 1, which is slow but alive: rank 1 blames rank 2
+// as well.
+TEST(TcpFailures, a_peer_that_closed_because_it_gave_up_passes_on_whom_it_blames) {
+  constexpr size_t kLarge = 32 << 20;
+  const TestWorld world(Link::kTcp, 3, kLarge);
+  run_threads(3, [&](int rank) {
+    const auto exchange = world.join(rank, world.settings(rank == 0 ? kTimeoutMs : 20'000));
+    pass_gate(*exchange);
+    if (rank != 0) {
+      while (!world.progress().blamed_by(0)) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(10));
+        if (rank == 1) world.progress().advance(rank);
+      }
+      std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    }
+    if (rank == 2) return;
+    try {
+      pass_gate(*exchange, kGate, kLarge);
+      FAIL() << "no error";
+    } catch (const Error& error) {
+      EXPECT_TRUE(contains(error.what(), rank == 0 ? "waited 300 ms for rank 2" : "rank 0 gave up on rank 2"))
+          << error.what();
+    }
+  });
+}
+
 // A rank that has passed its last gate and left is no failure for those that are still in it.
 TEST(TcpFailures, a_peer_that_leaves_after_the_last_gate_is_no_error) {
   for (int round = 0; round < 50; ++round) {
@@ -258,6 +284,19 @@ TEST(TcpFailures, a_peer_that_leaves_after_the_last_gate_is_no_error) {
       for (int i = 0; i < 3; ++i) EXPECT_NO_THROW(pass_gate(*exchange));
     });
   }
+}
+
+TEST(TcpFailures, a_rank_does_not_leave_before_all_is_sent) {
+  constexpr size_t kLarge = 32 << 20;
+  const TestWorld world(Link::kTcp, 2, kLarge);
+  run_threads(2, [&](int rank) {
+    const auto exchange = world.join(rank);
+    const size_t bytes = rank == 0 ? kLarge : 4;
+    exchange->out(bytes);
+    exchange->publish(kGate, bytes);
+    if (rank == 1) std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    EXPECT_NO_THROW(exchange->wait());
+  });
 }
 
 TEST(Schedule, names_its_gates) {
