@@ -14,6 +14,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "busy_work.h"
 #include "gate/testing.h"
 
 namespace coprime {
@@ -26,28 +27,8 @@ struct Options {
   std::string link = "shm";
 };
 
-// Dependent multiplications: the time depends on nothing but the core.
-float work(int64_t steps) {
-  volatile float seed = 1.0f;
-  float value = seed;
-  for (int64_t i = 0; i < steps; ++i) value = value * 0.999999f + 1e-6f;
-  return value;
-}
-
 double nanoseconds() {
   return std::chrono::duration<double, std::nano>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
-
-double steps_per_us() {
-  double best = 0;
-  for (int i = 0; i < 50; ++i) {
-    const double start = nanoseconds();
-    constexpr int64_t kSteps = 200'000;
-    volatile float sink = work(kSteps);
-    static_cast<void>(sink);
-    best = std::max(best, kSteps / ((nanoseconds() - start) / 1000));
-  }
-  return best;
 }
 
 struct Result {
@@ -83,7 +64,7 @@ void run(const Options& options) {
   ExchangeSettings settings = world.settings();
   if (options.spin_us >= 0) settings.wait.spin_us = options.spin_us;
   if (options.yield_us >= 0) settings.wait.yield_us = options.yield_us;
-  const double rate = steps_per_us();
+  const double rate = work_steps_per_us();
   const auto steps = static_cast<int64_t>(std::llround(options.work_us * rate));
 
   auto* results = static_cast<Result*>(

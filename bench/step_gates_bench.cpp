@@ -7,7 +7,6 @@
 // cores.
 #include <sys/mman.h>
 #include <sys/wait.h>
-#include <time.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -15,6 +14,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "busy_work.h"
 #include "device/cpu/cpu_device.h"
 #include "gate/exchanges.h"
 #include "model/decoder.h"
@@ -33,12 +33,6 @@ struct Shared {
   double work_us[kMaxRanks];                        // processor time of one step's work
   double step_us[kMaxRounds], bare_us[kMaxRounds];  // rank 0's wall time of a step
 };
-
-double cpu_us() {
-  timespec time;
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
-  return static_cast<double>(time.tv_sec) * 1e6 + static_cast<double>(time.tv_nsec) * 1e-3;
-}
 
 // Counts the processor time that passes outside of publish() to wait().
 class TimedExchange final : public Exchange {
@@ -70,25 +64,6 @@ class TimedExchange final : public Exchange {
   double begin_us_ = 0;
   bool timing_ = false;
 };
-
-// Dependent multiplications, so that the time is the core's alone.
-float work(int64_t steps) {
-  volatile float seed = 1.0f;
-  float value = seed;
-  for (int64_t i = 0; i < steps; ++i) value = value * 0.999999f + 1e-6f;
-  return value;
-}
-
-double work_steps_per_us() {
-  double best = 0;
-  for (int i = 0; i < 20; ++i) {
-    const double begin = cpu_us();
-    volatile float sink = work(200'000);
-    static_cast<void>(sink);
-    best = std::max(best, 200'000 / (cpu_us() - begin));
-  }
-  return best;
-}
 
 void run_rank(const Options& options, int rank, std::shared_ptr<const ShmRegion> region,
               std::shared_ptr<const ProgressPage> progress, Shared& shared) {
@@ -151,8 +126,8 @@ double median(const double* values, int count) {
 
 int run_bench(const Options& options) {
   const ShardPlan plan(read_model_shape(options.model), {.ranks = options.ranks});
-  const auto region =
-      std::make_shared<const ShmRegion>(ShmRegion::create(options.ranks, largest_slot(make_decode_schedule(plan, 1))));
+  const auto region = std::make_shared<const ShmRegion>(
+      ShmRegion::create(options.ranks, largest_slot_bytes(make_decode_schedule(plan, 1))));
   const auto progress = std::make_shared<const ProgressPage>(ProgressPage::create(options.ranks));
   auto* shared =
       static_cast<Shared*>(::mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));

@@ -18,7 +18,7 @@ struct ProgramResult {
 // `setup` runs in the child before exec (limits, signals).
 ProgramResult run_program(const std::vector<std::string>& arguments, void (*setup)() = nullptr);
 
-// Processes whose parent is `parent`, or descendants that execute this test's program.
+// Processes whose parent is `parent`, zombies apart.
 std::vector<pid_t> children_of(pid_t parent);
 bool is_alive(pid_t pid);  // and no zombie
 

@@ -27,10 +27,6 @@ std::string hex(std::span<const std::byte> bytes) {
 }
 
 std::span<const std::byte> as_bytes(std::string_view text) { return std::as_bytes(std::span(text)); }
-std::string_view as_text(const Message& message) {
-  return {reinterpret_cast<const char*>(message.bytes.data()), message.bytes.size()};
-}
-
 }  // namespace
 
 Front::Front(const WorldOptions& options)
@@ -41,7 +37,7 @@ Front::Front(const WorldOptions& options)
   check_checkpoint(Checkpoint::open(options.model), plan_);  // one clear error, before anything is started
   if (options_.threads == 0) options_.threads = std::max(1, usable_cores() / plan_.ranks());
   if (options_.link == Link::kShm && plan_.ranks() > 1) {
-    window_ = ShmRegion::create(plan_.ranks(), largest_slot(make_decode_schedule(plan_, options_.max_rows)));
+    window_ = ShmRegion::create(plan_.ranks(), largest_slot_bytes(make_decode_schedule(plan_, options_.max_rows)));
   }
   launcher_ = std::make_unique<Launcher>(plan_.ranks(), window_ ? window_->fd() : -1, progress_.fd(), options_.launch);
   start();
@@ -81,14 +77,14 @@ void Front::start() {
   }
   if (options_.link == Link::kTcp && plan_.ranks() > 1) exchange_ports();
   for (const Message& message : collect(MessageType::kReady, "while loading"))
-    ready_.push_back(rank_ready_from_json(as_text(message)));
+    ready_.push_back(rank_ready_from_json(message_text(message)));
   check_agreement();
 }
 
 void Front::exchange_ports() {
   std::vector<int> ports;
   for (const Message& message : collect(MessageType::kListening, "while starting to listen")) {
-    ports.push_back(ports_from_json(as_text(message)).at(0));
+    ports.push_back(ports_from_json(message_text(message)).at(0));
   }
   for (int rank = 0; rank < plan_.ranks(); ++rank) {
     launcher_->channel(rank).send(static_cast<uint32_t>(MessageType::kPeers), as_bytes(ports_to_json(ports)));
@@ -135,7 +131,7 @@ std::vector<Message> Front::collect(MessageType type, const std::string& doing) 
       if (received == Channel::Received::kTimeout) continue;
       if (received == Channel::Received::kClosed) fail_world(doing, std::nullopt);
       if (messages[r].type == static_cast<uint32_t>(MessageType::kFailure))
-        fail_world(doing, rank_failure_from_json(as_text(messages[r])));
+        fail_world(doing, rank_failure_from_json(message_text(messages[r])));
       if (messages[r].type != static_cast<uint32_t>(type))
         fail(ErrorKind::kInternal, "rank {} sent a message of type {}", r, messages[r].type);
       have[r] = true;
@@ -214,9 +210,8 @@ void Front::merge(const std::vector<StepResult>& results, const StepBatch& batch
     }
     for (size_t gate = 0; gate < result.gate_hashes.size(); ++gate) {
       if (result.gate_hashes[gate] != results[0].gate_hashes.at(gate)) {
-        const GateEntry entry = make_decode_schedule(plan_, options_.max_rows).at(gate);
-        fail(ErrorKind::kInternal, "ranks 0 and {} hold different bits after step {}, layer {}, gate {}", rank,
-             batch.step, entry.layer, gate_name(entry.kind));
+        fail(ErrorKind::kInternal, "ranks 0 and {} hold different bits after step {}, {}", rank, batch.step,
+             gate_text(make_decode_schedule(plan_, options_.max_rows).at(gate)));
       }
     }
     compute_us += result.compute_us;

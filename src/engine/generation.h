@@ -33,8 +33,8 @@ struct Generation {
 // the text (a stop string).
 Generation generate(Front& front, const GenerationRequest& request, const std::function<bool(int32_t)>& on_token = {});
 
-// Logits [rows of ids][T][vocab] of the ids [batch][T]: at each position of the next token. `rows_per_step` bounds a
-// step; sequences are computed side by side, as many as the front has room for.
+// Logits [batch][length][vocab] of the ids [batch][length]: at each position of the next token. Sequences are computed
+// side by side, as many as the front has room for. Error(kUsage) for no ids, or more in a row than the context holds.
 std::vector<float> teacher_forced_logits(Front& front, std::span<const int32_t> ids, int64_t batch, int64_t length);
 
 }  // namespace coprime

@@ -68,6 +68,10 @@ auto reader(const json& object) {
 
 }  // namespace
 
+std::string_view message_text(const Message& message) {
+  return {reinterpret_cast<const char*>(message.bytes.data()), message.bytes.size()};
+}
+
 std::string to_json(const RankStart& start) {
   json object;
   visit_start(writer(object), start);

@@ -11,6 +11,7 @@
 #include "device/cpu/cpu_device.h"
 #include "geometry/shard_plan.h"
 #include "tensor/dtype.h"
+#include "transport/channel.h"
 
 namespace coprime {
 
@@ -55,6 +56,9 @@ struct RankFailure {
   ErrorKind kind = ErrorKind::kInternal;
   std::string text;
 };
+
+// The bytes of a message of JSON, as text; valid as long as the message.
+std::string_view message_text(const Message& message);
 
 std::string to_json(const RankStart& start);
 std::string to_json(const RankReady& ready);

@@ -19,10 +19,6 @@ namespace {
 constexpr int64_t kAwakeUs = 200;
 constexpr int kConnectTimeoutMs = 10'000;
 
-std::string_view as_text(const Message& message) {
-  return {reinterpret_cast<const char*>(message.bytes.data()), message.bytes.size()};
-}
-
 void send_text(Channel& control, MessageType type, const std::string& text) {
   control.send(static_cast<uint32_t>(type), std::as_bytes(std::span(text)));
 }
@@ -81,7 +77,7 @@ std::unique_ptr<Exchange> join_world(Channel& control, const RankStart& start, U
   const auto port = static_cast<uint16_t>(start.port == 0 ? 0 : start.port + start.rank);
   const MeshListener listener = MeshListener::open(start.rank, port);
   send_text(control, MessageType::kListening, ports_to_json({listener.port()}));
-  const std::vector<int> table = ports_from_json(as_text(expect(control, MessageType::kPeers)));
+  const std::vector<int> table = ports_from_json(message_text(expect(control, MessageType::kPeers)));
   const std::vector<uint16_t> ports(table.begin(), table.end());
   auto mesh = connect_mesh(listener, ports, token_from_hex(start.world_token), kConnectTimeoutMs);
   return make_tcp_exchange(std::move(mesh), start.rank, slot_bytes, std::move(progress), settings);
@@ -122,12 +118,12 @@ void serve_steps(Channel& control, Decoder& decoder, const Communicator& communi
 }
 
 void load_and_serve(Channel& control, UniqueFd window, UniqueFd progress_fd, const RankHooks& hooks) {
-  const RankStart start = rank_start_from_json(as_text(expect(control, MessageType::kStart)));
+  const RankStart start = rank_start_from_json(message_text(expect(control, MessageType::kStart)));
   const auto progress = std::make_shared<const ProgressPage>(ProgressPage::attach(std::move(progress_fd)));
   const ShardPlan plan(read_model_shape(start.model), start.plan);
   GateSchedule schedule = make_decode_schedule(plan, start.max_rows);
 
-  auto exchange = join_world(control, start, std::move(window), progress, largest_slot(schedule));
+  auto exchange = join_world(control, start, std::move(window), progress, largest_slot_bytes(schedule));
   Communicator communicator(std::move(exchange), std::move(schedule));
   communicator.hash_gates(start.hash_gates);
 

@@ -8,7 +8,7 @@
 
 namespace coprime {
 
-// What tests may put between the checkpoint and the device, or make of the plan.
+// What tests may put between the checkpoint and the device.
 struct RankHooks {
   SinkFilter filter;
 };

@@ -6,13 +6,13 @@
 #include "base/check.h"
 #include "base/error.h"
 #include "base/hash.h"
+#include "base/limits.h"
 #include "geometry/invariants.h"
 #include "geometry/rules.h"
 
 namespace coprime {
 namespace {
 
-constexpr int kMaxRanks = 16;
 constexpr int64_t kVocabUnit = 64, kHiddenUnit = 16, kMaxMlpUnit = 4096, kMaxMlpWidth = 1 << 24;
 
 constexpr int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }

@@ -93,8 +93,8 @@ Decoder::Decoder(const ShardPlan& plan, int rank, Device& device, Communicator& 
   const auto mlp_parts = gather_parts(plan, &ShardPlan::intermediate_elements);
   for (int layer = 0; layer < shape_.layers; ++layer) {
     const bool full = shape_.layer_kinds[static_cast<size_t>(layer)] == LayerKind::kFullAttention;
-    attention_outputs_.emplace_back(plan, rank, true, layer, full ? query_parts : value_parts);
-    mlp_outputs_.emplace_back(plan, rank, false, layer, mlp_parts);
+    attention_outputs_.emplace_back(plan, true, layer, full ? query_parts : value_parts);
+    mlp_outputs_.emplace_back(plan, false, layer, mlp_parts);
   }
   spans_.reserve(static_cast<size_t>(options.sequences));
 }

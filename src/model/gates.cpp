@@ -57,19 +57,11 @@ GateSchedule make_decode_schedule(const ShardPlan& plan, int max_rows) {
   return schedule;
 }
 
-size_t largest_slot(const GateSchedule& schedule) {
-  int64_t bytes = 0;
-  for (const GateEntry& entry : schedule) bytes = std::max(bytes, entry.row_bytes * entry.max_rows);
-  return static_cast<size_t>(bytes);
-}
-
-OutputProjection::OutputProjection(const ShardPlan& plan, int rank, bool attention, int layer,
-                                   std::vector<GatherPart> inputs)
+OutputProjection::OutputProjection(const ShardPlan& plan, bool attention, int layer, std::vector<GatherPart> inputs)
     : exact_(plan.options().exact), inputs_(std::move(inputs)) {
   const int per_projection = exact_ ? 2 : 1;
   first_entry_ = 1 + (2 * layer + (attention ? 0 : 1)) * per_projection;
   if (exact_) outputs_ = gather_parts(plan, &ShardPlan::hidden_rows);
-  COPRIME_CHECK(rank < plan.ranks());
 }
 
 View OutputProjection::input(Communicator& communicator, View scratch, int rows, int64_t columns) const {

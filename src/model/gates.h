@@ -15,24 +15,21 @@ namespace coprime {
 // Entry 0 is the embedding; then each layer has its gates: ATTN and FFN, or in exact mode two each.
 GateSchedule make_decode_schedule(const ShardPlan& plan, int max_rows);
 
-// Bytes of the largest slot of a schedule.
-size_t largest_slot(const GateSchedule& schedule);
-
 // The columns that each rank contributes to a gathered row, from the plan's spans.
 std::vector<GatherPart> gather_parts(const ShardPlan& plan, Span (ShardPlan::*span)(int) const);
 
 // One of the two projections of a layer.
 class OutputProjection {
  public:
-  // `inputs`: the ranks' parts of the projection's input in exact mode. `scratch` holds this rank's input in partial
-  // form, `gathered` the whole input in exact mode, `sum` the gathered outputs.
-  OutputProjection(const ShardPlan& plan, int rank, bool attention, int layer, std::vector<GatherPart> inputs);
+  // `inputs`: which columns of the projection's input each rank computes, for the gather of exact mode.
+  OutputProjection(const ShardPlan& plan, bool attention, int layer, std::vector<GatherPart> inputs);
 
   // Where the block writes its activations: `columns` of them a row (this rank's, dummies included where they are
   // held).
   View input(Communicator& communicator, View scratch, int rows, int64_t columns) const;
 
-  // residual += W input, over all ranks; then the epilogue's norm.
+  // residual += W input, over all ranks; then the epilogue's norm. Exact mode gathers the whole input in `gathered` and
+  // the outputs in `sum`.
   void run(Device& device, Communicator& communicator, const Weight& weight, View input, View gathered, View sum,
            const Epilogue& epilogue) const;
 

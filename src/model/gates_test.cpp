@@ -37,7 +37,7 @@ TEST(Gates, are_the_embedding_and_two_a_layer) {
   EXPECT_EQ(schedule[4].kind, GateKind::kFfn);
   EXPECT_EQ(schedule[4].layer, 1);
   for (const GateEntry& entry : schedule) EXPECT_EQ(entry.row_bytes, 96 * 4);
-  EXPECT_EQ(largest_slot(schedule), 96u * 4 * 7);
+  EXPECT_EQ(largest_slot_bytes(schedule), 96u * 4 * 7);
 }
 
 TEST(Gates, of_exact_mode_are_two_gathers_each_as_wide_as_the_widest_share) {

@@ -9,11 +9,10 @@
 #include <cstdint>
 #include <optional>
 
+#include "base/limits.h"
 #include "transport/shared_memory.h"
 
 namespace coprime {
-
-constexpr int kMaxRanks = 16;
 
 class ProgressPage {
  public:
