@@ -32,7 +32,8 @@ int TcpQueuePair::Queue::tell(Completion::Kind kind, std::span<Completion> compl
   int count = 0;
   while (told < done && count < static_cast<int>(completions.size())) {
     const WorkRequest& request = slots[told++ % kMaxOutstanding];
-    completions[static_cast<size_t>(count++)] = {kind, request.id, request.bytes, request.tag};
+    completions[static_cast<size_t>(count++)] = {
+        .kind = kind, .id = request.id, .bytes = request.bytes, .tag = request.tag};
   }
   return count;
 }
@@ -41,15 +42,15 @@ void TcpQueuePair::fail_pair(std::string what) {
   if (failure_.empty()) failure_ = std::move(what);
 }
 
-void TcpQueuePair::post_recv(std::span<const WorkRequest> requests) {
+void TcpQueuePair::post_recv(std::span<const WorkRequest> chain) {
   if (!failure_.empty()) return;
-  for (const WorkRequest& request : requests) receives_.post(request);
+  for (const WorkRequest& request : chain) receives_.post(request);
 }
 
 // Sends at once what the socket takes.
-void TcpQueuePair::post_send(std::span<const WorkRequest> requests) {
+void TcpQueuePair::post_send(std::span<const WorkRequest> chain) {
   if (!failure_.empty()) return;
-  for (const WorkRequest& request : requests) sends_.post(request);
+  for (const WorkRequest& request : chain) sends_.post(request);
   move_sends();
 }
 
@@ -72,7 +73,7 @@ pollfd TcpQueuePair::wait_on() const {
 void TcpQueuePair::move_sends() {
   while (!sends_.idle() && !send_broken_) {
     const WorkRequest& request = sends_.current();
-    if (sent_ == 0) send_header_ = {kMagic, epoch_, request.id, request.bytes, request.tag, 0};
+    if (sent_ == 0) send_header_ = {kMagic, epoch_, sends_.done + 1, request.bytes, request.tag, 0};
     const size_t of_header = std::min(sent_, sizeof send_header_), of_payload = sent_ - of_header;
     iovec parts[2] = {{reinterpret_cast<std::byte*>(&send_header_) + of_header, sizeof send_header_ - of_header},
                       {request.data + of_payload, request.bytes - of_payload}};
@@ -148,8 +149,8 @@ bool TcpQueuePair::accept_frame(const FrameHeader& header) {
     fail_pair(fmt::format("sent what is no gate's message (it begins with {:#010x})", header.magic));
   } else if (header.epoch != epoch_) {
     fail_pair(fmt::format("sent a message of epoch {} in epoch {}", header.epoch, epoch_));
-  } else if (header.id != request.id) {
-    fail_pair(fmt::format("sent the message of sequence {} where {} comes", header.id, request.id));
+  } else if (header.number != receives_.done + 1) {
+    fail_pair(fmt::format("sent message {} where message {} comes", header.number, receives_.done + 1));
   } else if (header.bytes > request.bytes) {
     fail_pair(fmt::format("sent {} bytes where there is room for {}", header.bytes, request.bytes));
   } else {

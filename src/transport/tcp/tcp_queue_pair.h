@@ -1,9 +1,9 @@
 // A queue pair over one TCP connection (any stream socket will do).
 //
-// A message is a frame: a header of 32 bytes {magic, epoch, id, bytes, tag} and the payload, little-endian, sent by one
-// system call. A frame whose magic, epoch or id is not the expected one, or that is longer than the receive that it
-// meets, ends the pair before a byte of it is used. What arrives without a posted receive stays in the socket, which
-// holds the sender back.
+// A message is a frame: a header of 32 bytes {magic, epoch, number, bytes, tag} and the payload, little-endian, sent by
+// one system call; the pair numbers its messages from 1. A frame whose magic, epoch or number is not the expected one,
+// or that is longer than the receive that it meets, ends the pair before a byte of it is used. What arrives without a
+// posted receive stays in the socket, which holds the sender back.
 #pragma once
 
 #include <array>
@@ -20,17 +20,19 @@ class TcpQueuePair final : public QueuePair {
 
   TcpQueuePair(UniqueFd socket, uint32_t epoch);  // makes the socket non-blocking
 
-  void post_recv(std::span<const WorkRequest> requests) override;
-  void post_send(std::span<const WorkRequest> requests) override;
+  bool register_memory(std::span<std::byte>) override { return true; }
+  void post_recv(std::span<const WorkRequest> chain) override;
+  void post_send(std::span<const WorkRequest> chain) override;
   int poll(std::span<Completion> completions) override;
-  QueuePairLimits limits() const override { return {size_t{1} << 40, kMaxOutstanding, kMaxOutstanding}; }
+  const QueuePairLimits& limits() const override { return limits_; }
+  const char* name() const override { return "tcp"; }
   pollfd wait_on() const override;
   const std::string& failure() const override { return failure_; }
 
  private:
   struct FrameHeader {
     uint32_t magic, epoch;
-    uint64_t id, bytes;
+    uint64_t number, bytes;
     uint32_t tag, reserved;
   };
   static constexpr uint32_t kMagic = 0x45544147;  // "GATE"
@@ -56,6 +58,8 @@ class TcpQueuePair final : public QueuePair {
   void advance_frame(size_t count);
   void fail_pair(std::string what);
 
+  const QueuePairLimits limits_ = {
+      .send_depth = kMaxOutstanding, .receive_depth = kMaxOutstanding, .carries_tags = true};
   UniqueFd socket_;
   uint32_t epoch_;
   std::string failure_;

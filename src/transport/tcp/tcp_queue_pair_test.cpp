@@ -173,25 +173,47 @@ TEST(TcpQueuePair, completions_beyond_the_room_are_told_later) {
   EXPECT_EQ(completions[0].id, 4u);
 }
 
-struct Refusal {
-  uint64_t sent_id;
-  uint32_t sent_epoch;
-  size_t sent_bytes;
-  const char* failure;
-};
-
 TEST(TcpQueuePair, frames_that_do_not_fit_end_the_pair_before_they_are_used) {
-  for (const Refusal& refusal : {Refusal{5, 1, 100, "sent the message of sequence 5 where 4 comes"},
-                                 Refusal{4, 2, 100, "sent a message of epoch 2 in epoch 1"},
-                                 Refusal{4, 1, 101, "sent 101 bytes where there is room for 100"}}) {
+  struct Refusal {
+    uint32_t sent_epoch;
+    size_t sent_bytes;
+    const char* failure;
+  };
+  for (const Refusal& refusal : {Refusal{2, 100, "sent a message of epoch 2 in epoch 1"},
+                                 Refusal{1, 101, "sent 101 bytes where there is room for 100"}}) {
     Ends ends(refusal.sent_epoch, 1);
     std::vector<std::byte> out = pattern(refusal.sent_bytes, 1), in(100);
     receive(*ends.b, 4, in);
-    send(*ends.a, refusal.sent_id, out);
+    send(*ends.a, 4, out);
     EXPECT_TRUE(poll(*ends.b).empty());
     EXPECT_EQ(ends.b->failure(), refusal.failure);
     EXPECT_EQ(in, std::vector<std::byte>(100));
     EXPECT_TRUE(poll(*ends.b).empty());
+  }
+}
+
+TEST(TcpQueuePair, a_replayed_or_skipped_message_ends_the_pair_before_it_is_used) {
+  for (const bool replayed : {true, false}) {
+    auto [raw, end] = stream_pair();
+    auto [tap, sender_end] = stream_pair();
+    TcpQueuePair sender(std::move(sender_end), 1), pair(std::move(end), 1);
+    std::vector<std::byte> out = pattern(100, 1), in(100), frames(2 * 132);
+    send(sender, 1, out);
+    send(sender, 2, out);
+    ASSERT_EQ(::recv(tap.get(), frames.data(), frames.size(), MSG_WAITALL), static_cast<ssize_t>(frames.size()));
+    receive(pair, 1, in);
+    const std::byte* const wrong = frames.data() + (replayed ? 0 : 132);
+    if (replayed) {
+      ASSERT_EQ(::send(raw.get(), frames.data(), 132, 0), 132);
+      ASSERT_EQ(poll(pair).size(), 1u);
+      std::ranges::fill(in, std::byte{0});
+      receive(pair, 2, in);
+    }
+    ASSERT_EQ(::send(raw.get(), wrong, 132, 0), 132);
+    EXPECT_TRUE(poll(pair).empty());
+    EXPECT_EQ(pair.failure(),
+              replayed ? "sent message 1 where message 2 comes" : "sent message 2 where message 1 comes");
+    EXPECT_EQ(in, std::vector<std::byte>(100));
   }
 }
 
@@ -242,7 +264,7 @@ TEST(TcpQueuePairDeathTest, more_requests_than_the_limit_are_a_broken_invariant)
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   Ends ends;
   std::vector<std::byte> in(10);
-  for (int i = 1; i <= ends.a->limits().max_receives; ++i) receive(*ends.a, static_cast<uint64_t>(i), in);
+  for (int i = 1; i <= ends.a->limits().receive_depth; ++i) receive(*ends.a, static_cast<uint64_t>(i), in);
   EXPECT_DEATH(receive(*ends.a, 17, in), "16 requests are outstanding");
 }
 

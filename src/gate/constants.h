@@ -1,0 +1,31 @@
+// The constants of ds4's tensor-parallel gates, with their names and values there.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace coprime {
+
+inline constexpr size_t DS4_TP_RDMA_MAX_MSG = 16384;        // bytes of one message, the driver's cap
+inline constexpr int DS4_TP_RDMA_RECV_WINDOW = 16;          // gates whose receives are posted ahead
+inline constexpr int DS4_TP_RDMA_BULK_SLOTS = 64;           // requests of one posted chain in a bulk exchange
+inline constexpr int DS4_TP_DEFAULT_GATE_TIMEOUT_MS = 750;  // 1 to DS4_TP_MAX_GATE_TIMEOUT_MS
+inline constexpr int DS4_TP_MAX_GATE_TIMEOUT_MS = 60000;
+
+// Values that ds4 writes as numbers in its code.
+inline constexpr int kBulkWindowReceives = 256;     // receives of one window of a bulk exchange, at most
+inline constexpr int kMaxGrantedDepth = 4096;       // what is believed of a granted queue depth
+inline constexpr int kGateVectorChunks = 2;         // of a decode vector where the cap is DS4_TP_RDMA_MAX_MSG
+inline constexpr int kPeerClosedPolls = 16384;      // between two looks for a closed peer
+inline constexpr int kBulkExtraTimeoutMs = 2000;    // a bulk window's deadline is this much later than a gate's
+inline constexpr int kProfileSamples = 430;         // between two lines of gate_profile
+inline constexpr uint32_t kDecodeBarrier = 0xD1;    // the decode window is armed
+inline constexpr uint32_t kVerifyBarrier = 0xB5;    // the verify window is armed
+inline constexpr uint32_t kBulkHeader = 0xB16;      // a bulk exchange begins
+inline constexpr uint64_t kBulkTag = 1ull << 63;    // in the ids of bulk requests and dummies
+inline constexpr uint64_t kVerifyTag = 1ull << 61;  // in the ids of a verify window's receives
+
+// Ours: both ranks reach the end of a decode window together before either sends dummies.
+inline constexpr uint32_t kDrainBarrier = 0xD0;
+
+}  // namespace coprime
