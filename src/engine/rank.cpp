@@ -7,8 +7,9 @@
 #include "base/hash.h"
 #include "collective/communicator.h"
 #include "engine/messages.h"
-#include "gate/exchanges.h"
+#include "gate/exchange.h"
 #include "model/decoder.h"
+#include "model/gates.h"
 #include "transport/rendezvous.h"
 #include "transport/wait_policy.h"
 
@@ -66,21 +67,23 @@ class CountingSink final : public WeightSink {
 };
 
 std::unique_ptr<Exchange> join_world(Channel& control, const RankStart& start, UniqueFd window,
-                                     std::shared_ptr<const ProgressPage> progress, size_t slot_bytes) {
-  if (start.plan.ranks == 1) return make_local_exchange(slot_bytes);
+                                     std::shared_ptr<const ProgressPage> progress, GateSchedule schedule) {
   const ExchangeSettings settings{choose_wait_policy(usable_cores(), start.plan.ranks, start.threads),
                                   start.gate_timeout_ms};
-  if (start.link == Link::kShm) {
-    auto region = std::make_shared<const ShmRegion>(ShmRegion::attach(std::move(window)));
-    return make_window_exchange(std::move(region), start.rank, std::move(progress), settings);
+  WorldLinks links{.rank = start.rank, .ranks = start.plan.ranks};
+  if (start.plan.ranks > 1 && start.link == Link::kShm) {
+    links.region = std::make_shared<const ShmRegion>(ShmRegion::attach(std::move(window)));
+    for (int rank = 0; rank < start.plan.ranks; ++rank) links.region_ranks.push_back(rank);
+  } else if (start.plan.ranks > 1) {
+    const auto port = static_cast<uint16_t>(start.port == 0 ? 0 : start.port + start.rank);
+    const MeshListener listener = MeshListener::open(start.rank, port);
+    send_text(control, MessageType::kListening, ports_to_json({listener.port()}));
+    const std::vector<int> table = ports_from_json(message_text(expect(control, MessageType::kPeers)));
+    const std::vector<uint16_t> ports(table.begin(), table.end());
+    auto mesh = connect_mesh(listener, ports, token_from_hex(start.world_token), kConnectTimeoutMs);
+    for (UniqueFd& socket : mesh) links.peers.push_back({.socket = std::move(socket)});
   }
-  const auto port = static_cast<uint16_t>(start.port == 0 ? 0 : start.port + start.rank);
-  const MeshListener listener = MeshListener::open(start.rank, port);
-  send_text(control, MessageType::kListening, ports_to_json({listener.port()}));
-  const std::vector<int> table = ports_from_json(message_text(expect(control, MessageType::kPeers)));
-  const std::vector<uint16_t> ports(table.begin(), table.end());
-  auto mesh = connect_mesh(listener, ports, token_from_hex(start.world_token), kConnectTimeoutMs);
-  return make_tcp_exchange(std::move(mesh), start.rank, slot_bytes, std::move(progress), settings);
+  return std::make_unique<Exchange>(std::move(links), std::move(schedule), std::move(progress), settings);
 }
 
 // Of everything that must be the same on every rank before the first gate: plan, settings, and the files' headers.
@@ -121,10 +124,8 @@ void load_and_serve(Channel& control, UniqueFd window, UniqueFd progress_fd, con
   const RankStart start = rank_start_from_json(message_text(expect(control, MessageType::kStart)));
   const auto progress = std::make_shared<const ProgressPage>(ProgressPage::attach(std::move(progress_fd)));
   const ShardPlan plan(read_model_shape(start.model), start.plan);
-  GateSchedule schedule = make_decode_schedule(plan, start.max_rows);
-
-  auto exchange = join_world(control, start, std::move(window), progress, largest_slot_bytes(schedule));
-  Communicator communicator(std::move(exchange), std::move(schedule));
+  Communicator communicator(
+      join_world(control, start, std::move(window), progress, make_decode_schedule(plan, start.max_rows)));
   communicator.hash_gates(start.hash_gates);
 
   const auto device =
