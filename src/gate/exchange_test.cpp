@@ -200,46 +200,5 @@ TEST(ExchangeDeathTest, calls_out_of_order_and_contributions_too_large_are_broke
   EXPECT_DEATH(exchange->publish(0, 4, kAlone), "before the last one is released");
 }
 
-// Random delays around and inside the gates, with the threads of all ranks on the cores that there are.
-void soak(Link link, int ranks, uint64_t gates) {
-  const TestWorld world(link, ranks, 4096);
-  run_threads(ranks, [&](int rank) {
-    const auto exchange = world.join(rank);
-    std::vector<std::byte> scratch;
-    uint64_t random = static_cast<uint64_t>(rank) + 1;
-    const auto dawdle = [&] {
-      random = random * 6364136223846793005u + 1442695040888963407u;
-      if (random >> 52 == 0) std::this_thread::sleep_for(std::chrono::microseconds(random >> 42 & 1023));
-      for (uint64_t spin = random >> 55; spin > 0; --spin) cpu_relax();
-    };
-    for (uint64_t sequence = 1; sequence <= gates; ++sequence) {
-      const size_t bytes = 4 * (sequence * 37 % 64);
-      dawdle();
-      fill(exchange->out(bytes).first(bytes), rank, sequence);
-      dawdle();
-      exchange->publish(0, bytes, std::vector<size_t>(static_cast<size_t>(ranks), bytes));
-      dawdle();
-      const auto views = exchange->wait();
-      dawdle();
-      for (int peer = 0; peer < ranks; ++peer) {
-        ASSERT_TRUE(holds(views[static_cast<size_t>(peer)], bytes, peer, sequence, scratch)) << sequence;
-      }
-      exchange->release();
-    }
-  });
-}
-
-TEST(ExchangeSoak, shm) {
-  soak(Link::kShm, 2, 10'000);
-  soak(Link::kShm, 3, 5'000);
-  soak(Link::kShm, 8, 2'000);
-}
-
-TEST(ExchangeSoak, tcp) {
-  soak(Link::kTcp, 2, 10'000);
-  soak(Link::kTcp, 3, 2'000);
-  soak(Link::kTcp, 8, 500);
-}
-
 }  // namespace
 }  // namespace coprime
