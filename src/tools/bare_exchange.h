@@ -218,8 +218,8 @@ inline std::vector<std::vector<UniqueFd>> loopback_mesh(int ranks) {
       sockaddr_in dialled = {}, accepted = {};
       length = sizeof dialled;
       checked(::getsockname(ends[a][b].get(), reinterpret_cast<sockaddr*>(&dialled), &length), "getsockname");
-      ends[b][a] = UniqueFd(checked(
-          ::accept4(listener.get(), reinterpret_cast<sockaddr*>(&accepted), &length, SOCK_CLOEXEC), "accept"));
+      ends[b][a] = UniqueFd(
+          checked(::accept4(listener.get(), reinterpret_cast<sockaddr*>(&accepted), &length, SOCK_CLOEXEC), "accept"));
       if (accepted.sin_port != dialled.sin_port)
         fail(ErrorKind::kLink, "another program dialled port {} of the loopback: start again", ntohs(address.sin_port));
       const int on = 1;
