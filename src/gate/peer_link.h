@@ -47,8 +47,9 @@ class PeerLink {
   virtual bool peer_closed() { return false; }  // looks for it, where done() would not notice
   virtual uint64_t moved() const = 0;           // counts up while messages are on their way
 
-  // Descriptors on which to sleep until done() may have news; at most two. Returns how many; 0: there are none.
+  // Descriptors on which to sleep until done() may have news; at most two. Returns how many.
   virtual int wait_on(std::span<pollfd> into) const = 0;
+  virtual bool can_sleep() const { return true; }  // false: news may come without an event on a descriptor
   virtual const char* name() const = 0;
   virtual std::string waiting_for() const { return {}; }  // beyond the peer's contribution, for messages
   virtual uint64_t rearms() const { return 0; }
