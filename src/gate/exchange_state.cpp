@@ -80,8 +80,8 @@ void ExchangeState::release() {
   recycle();
 }
 
-void ExchangeState::give_up(const Verdict& verdict) {
-  tell_peers(verdict.blamed);
+void ExchangeState::give_up(const Verdict& found) {
+  const Verdict verdict = settle(found);
   error_.emplace(ErrorKind::kLink, fmt::format("rank {} {} at {} (sequence {}) over {}: {}", rank_, verdict.what,
                                                gate_text(entry_), sequence_, link(), verdict.why));
   throw *error_;

@@ -34,8 +34,8 @@ class ExchangeState : public Exchange {
   virtual void receive() = 0;
   // The views of sequence() are no longer read.
   virtual void recycle() {}
-  // Tells the peers, when this rank gives up.
-  virtual void tell_peers(int /*blamed*/) {}
+  // Tells the peers what this rank found when it gives up; what it must report: that, or what another found first.
+  virtual Verdict settle(const Verdict& found) { return found; }
 
   struct Part {
     size_t begin = 0, end = 0;
@@ -49,7 +49,7 @@ class ExchangeState : public Exchange {
   uint32_t all_peers() const { return ((1u << ranks_) - 1) & ~(1u << rank_); }
   void set_view(int peer, std::span<const std::byte> view) { views_[static_cast<size_t>(peer)] = view; }
 
-  [[noreturn]] void give_up(const Verdict& verdict);
+  [[noreturn]] void give_up(const Verdict& found);
   // Gives up unless the peer's publication of sequence() was made at the same gate, in the same way.
   void check_tag(int peer, uint32_t tag);
 

@@ -27,7 +27,8 @@ std::unique_ptr<Exchange> make_window_exchange(std::shared_ptr<const ShmRegion> 
                                                std::shared_ptr<const ProgressPage> progress,
                                                const ExchangeSettings& settings);
 
-// TCP. mesh[r] is the connection to rank r (connect_mesh()); this rank's own is empty. Slots hold max_bytes.
+// TCP. mesh[r] is the connection to rank r (sockets_of(connect_mesh())); this rank's own is empty. Slots hold
+// max_bytes.
 std::unique_ptr<Exchange> make_tcp_exchange(std::vector<UniqueFd> mesh, int rank, size_t max_bytes,
                                             std::shared_ptr<const ProgressPage> progress,
                                             const ExchangeSettings& settings);

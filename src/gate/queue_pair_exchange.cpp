@@ -19,7 +19,7 @@ QueuePairExchange::QueuePairExchange(std::vector<std::unique_ptr<QueuePair>> pai
       slot_bytes_(max_bytes),
       stride_(round_up(max_bytes, 4096)),
       slots_(2 * pairs.size() * stride_),
-      watch_(std::move(progress), rank, settings.timeout_ms),
+      watch_(std::move(progress), rank, settings.timeout_ms, settings.epoch),
       policy_(settings.wait) {
   for (int peer = 0; peer < ranks(); ++peer) {
     peer_at(peer).pair = std::move(pairs[static_cast<size_t>(peer)]);

@@ -30,7 +30,7 @@ class QueuePairExchange final : public ExchangeState {
   void send() override;
   void receive() override;
   void recycle() override;
-  void tell_peers(int blamed) override { watch_.give_up(blamed); }
+  Verdict settle(const Verdict& found) override { return watch_.settle(found); }
 
  private:
   struct Arrival {

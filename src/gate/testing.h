@@ -16,8 +16,8 @@
 #include <vector>
 
 #include "gate/exchanges.h"
+#include "transport/mesh.h"
 #include "transport/progress_page.h"
-#include "transport/rendezvous.h"
 #include "transport/shm/shm_region.h"
 
 namespace coprime::testing {
@@ -37,10 +37,9 @@ class TestWorld {
       region_ = std::make_shared<const ShmRegion>(ShmRegion::create(ranks, slot_bytes));
       return;
     }
-    token_ = make_world_token();
     for (int rank = 0; rank < ranks; ++rank) {
-      listeners_.push_back(MeshListener::open(rank, 0));
-      ports_.push_back(listeners_.back().port());
+      listeners_.push_back(Listener::open({"127.0.0.1", 0}, false, "choose another port"));
+      endpoints_.push_back(listeners_.back().address().endpoint());
     }
   }
 
@@ -54,8 +53,9 @@ class TestWorld {
   std::unique_ptr<Exchange> join(int rank) const { return join(rank, settings()); }
   std::unique_ptr<Exchange> join(int rank, const ExchangeSettings& settings) const {
     if (link_ == Link::kShm) return make_window_exchange(region_, rank, progress_, settings);
-    std::vector<UniqueFd> mesh = connect_mesh(listeners_[static_cast<size_t>(rank)], ports_, token_, 20'000);
-    return make_tcp_exchange(std::move(mesh), rank, slot_bytes_, progress_, settings);
+    const Membership me{rank, ranks_, world_, key_, 1};
+    auto mesh = connect_mesh(listeners_[static_cast<size_t>(rank)], endpoints_, (1u << ranks_) - 1, me, 20'000);
+    return make_tcp_exchange(sockets_of(std::move(mesh)), rank, slot_bytes_, progress_, settings);
   }
 
  private:
@@ -64,9 +64,10 @@ class TestWorld {
   size_t slot_bytes_;
   std::shared_ptr<const ProgressPage> progress_;
   std::shared_ptr<const ShmRegion> region_;
-  WorldToken token_ = {};
-  std::vector<MeshListener> listeners_;
-  std::vector<uint16_t> ports_;
+  WorldId world_ = make_world_id();
+  SecretKey key_ = make_secret_key();
+  std::vector<Listener> listeners_;
+  std::vector<Endpoint> endpoints_;
 };
 
 // Runs body(rank) in one thread a rank. An exception of a rank ends the program.

@@ -15,7 +15,7 @@ class WindowExchange final : public ExchangeState {
                  const ExchangeSettings& settings)
       : ExchangeState(rank, region->ranks(), region->slot_bytes(), settings.epoch),
         window_(std::move(region), rank),
-        watch_(std::move(progress), rank, settings.timeout_ms),
+        watch_(std::move(progress), rank, settings.timeout_ms, settings.epoch),
         policy_(settings.wait) {}
 
   const char* link() const override { return "shm"; }
@@ -56,9 +56,10 @@ class WindowExchange final : public ExchangeState {
     for (uint32_t rest = all_peers(); rest != 0; rest &= rest - 1) view_peer(std::countr_zero(rest));
   }
 
-  void tell_peers(int blamed) override {
-    watch_.give_up(blamed);
+  Verdict settle(const Verdict& found) override {
+    const Verdict verdict = watch_.settle(found);
     window_.ring();
+    return verdict;
   }
 
  private:

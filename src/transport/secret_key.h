@@ -51,7 +51,7 @@ SecretKey secret_key_from_hex(std::string_view text, std::string_view where);
 // holds no key.
 SecretKey read_key_file(const std::filesystem::path& path);
 
-// The key that comes on a pipe: what is read until its first line end or its end. `where` names it in errors.
+// The key that comes on a pipe, until a line end or the pipe's end. `where` names it in errors.
 SecretKey read_key(int fd, std::string_view where);
 
 // A new file that only its owner may read. Error(kUsage) when there is one already.
