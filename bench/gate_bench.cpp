@@ -36,8 +36,7 @@ struct Result {
 };
 
 void run_rank(Exchange& exchange, const Options& options, int64_t steps, Result& result) {
-  const GateEntry gate = {
-      .kind = GateKind::kFfn, .layer = 0, .row_bytes = static_cast<int64_t>(options.bytes), .max_rows = 1};
+  const std::vector<size_t> incoming(static_cast<size_t>(options.ranks), options.bytes);
   std::vector<double> times;
   times.reserve(static_cast<size_t>(options.iterations));
   volatile float sink = 0;
@@ -48,7 +47,7 @@ void run_rank(Exchange& exchange, const Options& options, int64_t steps, Result&
     if (steps > 0) sink = sink + work(steps);
     const double before = nanoseconds();
     exchange.out(options.bytes)[0] = static_cast<std::byte>(i);
-    exchange.publish(gate, options.bytes);
+    exchange.publish(0, options.bytes, incoming);
     exchange.wait();
     exchange.release();
     if (i >= 0) times.push_back((nanoseconds() - before) / 1000);

@@ -12,49 +12,49 @@ namespace {
 // From this size on, reading every rank's rows costs more than a second exchange.
 constexpr int64_t kOwnerSumBytes = 64 * 1024;
 
+// Rows of a step up to which windows of posted receives are used.
+constexpr int kMostWindowRows = 32;
+
 // The first row that a rank sums; rank `ranks` ends the last.
 int64_t first_row(int rank, int rows, int ranks) { return int64_t{rows} * rank / ranks; }
 
 }  // namespace
 
-bool sums_by_owner(int rows, int64_t row_bytes, int ranks) {
-  return ranks > 2 && rows >= ranks && rows * row_bytes >= kOwnerSumBytes;
+bool sums_by_owner(int rows, int64_t row_bytes, int ranks, bool windowed) {
+  if (ranks <= 2 || rows < ranks || (windowed && rows <= kMostWindowRows)) return false;
+  return rows * row_bytes >= kOwnerSumBytes;
 }
 
-Communicator::Communicator(std::unique_ptr<Exchange> exchange, GateSchedule schedule)
-    : exchange_(std::move(exchange)), schedule_(std::move(schedule)), next_entry_(static_cast<int>(schedule_.size())) {
+Communicator::Communicator(std::unique_ptr<Exchange> exchange)
+    : exchange_(std::move(exchange)),
+      schedule_(exchange_->schedule()),
+      next_entry_(static_cast<int>(schedule_.size())) {
   for (const GateEntry& gate : schedule_) {
     COPRIME_CHECK(gate.row_bytes % 4 == 0, "{}: rows of {} bytes", gate_text(gate), gate.row_bytes);
   }
   gate_hashes_.reserve(schedule_.size());
 }
 
-void Communicator::break_off(ErrorKind kind, const std::string& message) {
-  error_.emplace(kind, message);
-  throw *error_;
-}
+void Communicator::break_off(const std::string& message) { exchange_->abandon(Error(ErrorKind::kInternal, message)); }
 
-void Communicator::begin_step() {
-  throw_if_broken();
+void Communicator::begin_step(int rows, int next_rows) {
   const int entries = static_cast<int>(schedule_.size());
   if (next_entry_ != 0 && next_entry_ != entries) {
-    break_off(ErrorKind::kInternal,
-              fmt::format("gate order broke: a step begins where {} of the last one is still to come",
+    break_off(fmt::format("gate order broke: a step begins where {} of the last one is still to come",
                           gate_text(schedule_[static_cast<size_t>(next_entry_)])));
   }
   next_entry_ = 0;
   slot_rows_ = -1;
   gate_hashes_.clear();
+  exchange_->begin_step(rows, next_rows);
 }
 
 View Communicator::slot(int entry, int rows) {
-  throw_if_broken();
   const int entries = static_cast<int>(schedule_.size());
   COPRIME_CHECK(entry >= 0 && entry < entries, "gate {} of {}", entry, entries);
   const GateEntry& gate = schedule_[static_cast<size_t>(entry)];
   if (entry != next_entry_) {
     break_off(
-        ErrorKind::kInternal,
         fmt::format("gate order broke: {} comes where {} is next", gate_text(gate),
                     next_entry_ == entries ? "a new step" : gate_text(schedule_[static_cast<size_t>(next_entry_)])));
   }
@@ -65,10 +65,8 @@ View Communicator::slot(int entry, int rows) {
 }
 
 const GateEntry& Communicator::begin_gate(int entry, int rows) {
-  throw_if_broken();
   if (entry != next_entry_ || rows != slot_rows_) {
-    break_off(ErrorKind::kInternal,
-              fmt::format("gate order broke: entry {} with {} rows comes after the slot of entry {} with {}", entry,
+    break_off(fmt::format("gate order broke: entry {} with {} rows comes after the slot of entry {} with {}", entry,
                           rows, next_entry_, slot_rows_));
   }
   return schedule_[static_cast<size_t>(entry)];
@@ -89,23 +87,21 @@ std::span<const std::span<const std::byte>> Communicator::wait() {
   return views;
 }
 
-void Communicator::check_bytes(const GateEntry& gate, int peer, size_t bytes, size_t expected) {
-  if (bytes == expected) return;
-  break_off(ErrorKind::kLink,
-            fmt::format("rank {} got {} bytes of rank {} at {} over {} where {} come: all ranks must run the same step",
-                        rank(), bytes, peer, gate_text(gate), exchange_->link(), expected));
+std::span<const size_t> Communicator::incoming_from_all(size_t bytes) {
+  std::fill_n(incoming_.begin(), ranks(), bytes);
+  return {incoming_.data(), static_cast<size_t>(ranks())};
 }
 
-View Communicator::contribution(const GateEntry& gate, int peer, std::span<const std::byte> bytes, int64_t rows) {
-  check_bytes(gate, peer, bytes.size(), static_cast<size_t>(rows * gate.row_bytes));
+View Communicator::matrix(const GateEntry& gate, std::span<const std::byte> bytes) {
   // A device reads its terms only; View knows no const.
-  return make_view(const_cast<float*>(reinterpret_cast<const float*>(bytes.data())), rows, gate.row_bytes / 4);
+  return make_view(const_cast<float*>(reinterpret_cast<const float*>(bytes.data())),
+                   static_cast<int64_t>(bytes.size()) / gate.row_bytes, gate.row_bytes / 4);
 }
 
 void Communicator::reduce(Device& device, int entry, int rows, const Epilogue& epilogue) {
   const GateEntry& gate = begin_gate(entry, rows);
   const int64_t start_us = ranks() == 1 ? 0 : now_us();
-  if (sums_by_owner(rows, gate.row_bytes, ranks())) {
+  if (sums_by_owner(rows, gate.row_bytes, ranks(), exchange_->windowed())) {
     reduce_by_owners(device, gate, rows, epilogue);
   } else {
     reduce_at_all(device, gate, rows, epilogue);
@@ -118,12 +114,10 @@ void Communicator::reduce(Device& device, int entry, int rows, const Epilogue& e
 
 void Communicator::reduce_at_all(Device& device, const GateEntry& gate, int rows, const Epilogue& epilogue) {
   const auto bytes = static_cast<size_t>(rows * gate.row_bytes);
-  exchange_->publish(gate, bytes);
+  exchange_->publish(next_entry_, bytes, incoming_from_all(bytes));
   statistics_.bytes += bytes;
   const auto views = wait();
-  for (int peer = 0; peer < ranks(); ++peer) {
-    terms_[static_cast<size_t>(peer)] = contribution(gate, peer, views[static_cast<size_t>(peer)], rows);
-  }
+  for (size_t peer = 0; peer < views.size(); ++peer) terms_[peer] = matrix(gate, views[peer]);
   device.add_norm({terms_.data(), views.size()}, epilogue.residual, epilogue.norm_weight, epilogue.eps,
                   epilogue.normed);
   exchange_->release();
@@ -137,24 +131,26 @@ void Communicator::reduce_by_owners(Device& device, const GateEntry& gate, int r
   for (int owner = 0; owner < ranks(); ++owner) {
     ends[static_cast<size_t>(owner)] = static_cast<size_t>(first_row(owner + 1, rows, ranks()) * gate.row_bytes);
   }
-  exchange_->scatter(gate, {ends.data(), static_cast<size_t>(ranks())});
   const int64_t own_rows = first_row(rank() + 1, rows, ranks()) - first_row(rank(), rows, ranks());
   const auto own_bytes = static_cast<size_t>(own_rows * gate.row_bytes);
+  exchange_->scatter(next_entry_, {ends.data(), static_cast<size_t>(ranks())}, incoming_from_all(own_bytes));
   statistics_.bytes += 2 * own_bytes;
   auto views = wait();
-  for (int peer = 0; peer < ranks(); ++peer) {
-    terms_[static_cast<size_t>(peer)] = contribution(gate, peer, views[static_cast<size_t>(peer)], own_rows);
-  }
+  for (size_t peer = 0; peer < views.size(); ++peer) terms_[peer] = matrix(gate, views[peer]);
   const std::span<std::byte> out = exchange_->out(own_bytes);
   device.sum({terms_.data(), views.size()},
              make_view(reinterpret_cast<float*>(out.data()), own_rows, gate.row_bytes / 4));
   exchange_->release();
 
-  exchange_->publish(gate, own_bytes);
+  for (int owner = 0; owner < ranks(); ++owner) {
+    const int64_t count = first_row(owner + 1, rows, ranks()) - first_row(owner, rows, ranks());
+    incoming_[static_cast<size_t>(owner)] = static_cast<size_t>(count * gate.row_bytes);
+  }
+  exchange_->publish(next_entry_, own_bytes, {incoming_.data(), static_cast<size_t>(ranks())});
   views = wait();
   for (int owner = 0; owner < ranks(); ++owner) {
-    const int64_t first = first_row(owner, rows, ranks()), count = first_row(owner + 1, rows, ranks()) - first;
-    const View sum = contribution(gate, owner, views[static_cast<size_t>(owner)], count);
+    const View sum = matrix(gate, views[static_cast<size_t>(owner)]);
+    const int64_t first = first_row(owner, rows, ranks()), count = sum.rows;
     const View normed = epilogue.norm_weight == nullptr ? View{} : epilogue.normed.row_range(first, count);
     device.add_norm({&sum, 1}, epilogue.residual.row_range(first, count), epilogue.norm_weight, epilogue.eps, normed);
   }
@@ -173,13 +169,13 @@ void Communicator::all_gather(Device&, int entry, int rows, std::span<const Gath
     return rows == 0 || part.count == 0 ? 0 : static_cast<size_t>((rows - 1) * gate.row_bytes + part.count * 4);
   };
   const int64_t start_us = ranks() == 1 ? 0 : now_us();
-  const size_t own_bytes = part_bytes(parts[static_cast<size_t>(rank())]);
-  exchange_->publish(gate, own_bytes);
+  for (size_t peer = 0; peer < parts.size(); ++peer) incoming_[peer] = part_bytes(parts[peer]);
+  const size_t own_bytes = incoming_[static_cast<size_t>(rank())];
+  exchange_->publish(entry, own_bytes, {incoming_.data(), parts.size()});
   statistics_.bytes += own_bytes;
   const auto views = wait();
   for (size_t peer = 0; peer < views.size(); ++peer) {
     const GatherPart& part = parts[peer];
-    check_bytes(gate, static_cast<int>(peer), views[peer].size(), part_bytes(part));
     if (part.count == 0) continue;
     for (int row = 0; row < rows; ++row) {
       std::memcpy(out.row(row) + part.first, views[peer].data() + row * gate.row_bytes,

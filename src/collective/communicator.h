@@ -1,13 +1,12 @@
 // One rank's end of the gates of a world: it owns the sequence number, runs one exchange a gate, and folds in rank
 // order.
 //
-// Refuses a gate out of the schedule's order ("gate order broke"), and every use after an error: the error is sticky,
-// since nothing may be summed after a time-out.
+// Refuses a gate out of the schedule's order ("gate order broke"), and every use after an error: the exchange's errors
+// are sticky, since nothing may be summed after a time-out, and its peers are told.
 #pragma once
 
 #include <array>
 #include <memory>
-#include <optional>
 #include <span>
 #include <vector>
 
@@ -15,7 +14,6 @@
 #include "device/device.h"
 #include "gate/exchange.h"
 #include "gate/schedule.h"
-#include "transport/progress_page.h"
 
 namespace coprime {
 
@@ -40,12 +38,13 @@ struct GateStatistics {
 };
 
 // Which way a sum goes: rows in bulk are summed by owners (each rank sums some of the rows and all gather the sums), a
-// few are pushed to all (each rank sums all). Pure, so that all ranks choose alike; both ways give the same bits.
-bool sums_by_owner(int rows, int64_t row_bytes, int ranks);
+// few are pushed to all (each rank sums all). Pure, so that all ranks choose alike; both ways give the same bits. In a
+// world with windows of posted receives (Exchange::windowed()) rows of a window are pushed: one exchange a gate.
+bool sums_by_owner(int rows, int64_t row_bytes, int ranks, bool windowed);
 
 class Communicator {
  public:
-  Communicator(std::unique_ptr<Exchange> exchange, GateSchedule schedule);
+  explicit Communicator(std::unique_ptr<Exchange> exchange);
 
   int rank() const { return exchange_->rank(); }
   int ranks() const { return exchange_->ranks(); }
@@ -60,8 +59,9 @@ class Communicator {
   // whose slot is [rows, row_bytes / 4] contributes its first parts[rank].count columns.
   void all_gather(Device& device, int entry, int rows, std::span<const GatherPart> parts, View out);
 
-  // Starts a step: the next gate is the schedule's entry 0. A step that was abandoned leaves the communicator broken.
-  void begin_step();
+  // Starts a step of so many rows: the next gate is the schedule's entry 0. next_rows is what the step after it is
+  // expected to have. A step that was abandoned leaves the communicator broken.
+  void begin_step(int rows, int next_rows);
 
   // Debugging: hashes every gate's result into gate_hashes(), which begin_step() clears.
   void hash_gates(bool on) { hashing_ = on; }
@@ -79,25 +79,20 @@ class Communicator {
   std::span<const std::span<const std::byte>> wait();
   void reduce_at_all(Device& device, const GateEntry& gate, int rows, const Epilogue& epilogue);
   void reduce_by_owners(Device& device, const GateEntry& gate, int rows, const Epilogue& epilogue);
-  // The peer's contribution as a matrix; Error(kLink), sticky, when it has another size.
-  View contribution(const GateEntry& gate, int peer, std::span<const std::byte> bytes, int64_t rows);
-  void check_bytes(const GateEntry& gate, int peer, size_t bytes, size_t expected);
-
-  void throw_if_broken() const {
-    if (error_) [[unlikely]]
-      throw *error_;
-  }
-  [[noreturn]] void break_off(ErrorKind kind, const std::string& message);
+  std::span<const size_t> incoming_from_all(size_t bytes);
+  // A contribution as a matrix.
+  static View matrix(const GateEntry& gate, std::span<const std::byte> bytes);
+  [[noreturn]] void break_off(const std::string& message);
 
   std::unique_ptr<Exchange> exchange_;
-  GateSchedule schedule_;
+  const GateSchedule& schedule_;
   int next_entry_;      // schedule_.size() between steps
   int slot_rows_ = -1;  // of the slot of next_entry_; -1: not asked for yet
   std::array<View, kMaxRanks> terms_;
+  std::array<size_t, kMaxRanks> incoming_ = {};
   bool hashing_ = false;
   std::vector<uint64_t> gate_hashes_;
   GateStatistics statistics_;
-  std::optional<Error> error_;
 };
 
 }  // namespace coprime

@@ -52,6 +52,7 @@ Generation generate(Front& front, const GenerationRequest& request, const std::f
       batch.ids.assign(1, generation.ids.back());
     }
     position += rows;
+    batch.next_rows = static_cast<int32_t>(position < prompt ? std::min(chunk, prompt - position) : 1);
     if (position >= prompt) {
       batch.sequences[0].logits = {wanted_last};
       batch.sequences[0].logits[0].row = static_cast<int32_t>(rows - 1);
@@ -105,6 +106,9 @@ std::vector<float> teacher_forced_logits(Front& front, std::span<const int32_t> 
         const auto from = ids.begin() + (first + s) * length + start;
         step.ids.insert(step.ids.end(), from, from + rows);
       }
+      const int64_t left = length - start - rows;
+      step.next_rows = static_cast<int32_t>(step.rows());
+      if (left > 0) step.next_rows = static_cast<int32_t>(sequences * std::min(chunk, left));
       const auto& logits = front.step(step);
       for (size_t i = 0; i < logits.size(); ++i) {
         const auto s = static_cast<int64_t>(i) / rows, row = static_cast<int64_t>(i) % rows;

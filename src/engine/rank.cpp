@@ -7,8 +7,9 @@
 #include "base/hash.h"
 #include "collective/communicator.h"
 #include "engine/messages.h"
-#include "gate/exchanges.h"
+#include "gate/exchange.h"
 #include "model/decoder.h"
+#include "model/gates.h"
 #include "transport/mesh.h"
 #include "transport/wait_policy.h"
 
@@ -58,24 +59,28 @@ class CountingSink final : public WeightSink {
 };
 
 std::unique_ptr<Exchange> join_world(Channel& control, const RankStart& start, UniqueFd window,
-                                     std::shared_ptr<const ProgressPage> progress, size_t slot_bytes) {
-  if (start.plan.ranks == 1) return make_local_exchange(slot_bytes);
+                                     std::shared_ptr<const ProgressPage> progress, GateSchedule schedule) {
   const ExchangeSettings settings{choose_wait_policy(usable_cores(), start.plan.ranks, start.threads),
                                   start.gate_timeout_ms};
-  if (start.link == Link::kShm) {
-    auto region = std::make_shared<const ShmRegion>(ShmRegion::attach(std::move(window)));
-    return make_window_exchange(std::move(region), start.rank, std::move(progress), settings);
+  WorldLinks links{.rank = start.rank, .ranks = start.plan.ranks};
+  if (start.plan.ranks > 1 && start.link == Link::kShm) {
+    links.region = std::make_shared<const ShmRegion>(ShmRegion::attach(std::move(window)));
+    for (int rank = 0; rank < start.plan.ranks; ++rank) links.region_ranks.push_back(rank);
+  } else if (start.plan.ranks > 1) {
+    const auto port = static_cast<uint16_t>(start.port == 0 ? 0 : start.port + start.rank);
+    const Listener listener = Listener::open({"127.0.0.1", port}, false, "choose another --port");
+    send_text(control, MessageType::kListening, ports_to_json({listener.port()}));
+    const std::vector<int> table = ports_from_json(message_text(expect(control, MessageType::kPeers)));
+    std::vector<Endpoint> endpoints;
+    for (const int peer_port : table) endpoints.push_back({"127.0.0.1", static_cast<uint16_t>(peer_port)});
+    const Membership me{
+        .rank = start.rank, .ranks = start.plan.ranks, .key = secret_key_from_hex(start.world_key, "the world's key")};
+    for (MeshConnection& connection :
+         connect_mesh(listener, endpoints, (1u << start.plan.ranks) - 1, me, kConnectTimeoutMs)) {
+      links.peers.push_back({.socket = std::move(connection.socket)});
+    }
   }
-  const auto port = static_cast<uint16_t>(start.port == 0 ? 0 : start.port + start.rank);
-  const Listener listener = Listener::open({"127.0.0.1", port}, false, "choose another --port");
-  send_text(control, MessageType::kListening, ports_to_json({listener.port()}));
-  const std::vector<int> table = ports_from_json(message_text(expect(control, MessageType::kPeers)));
-  std::vector<Endpoint> endpoints;
-  for (const int peer_port : table) endpoints.push_back({"127.0.0.1", static_cast<uint16_t>(peer_port)});
-  const Membership me{
-      .rank = start.rank, .ranks = start.plan.ranks, .key = secret_key_from_hex(start.world_key, "the world's key")};
-  auto mesh = connect_mesh(listener, endpoints, (1u << start.plan.ranks) - 1, me, kConnectTimeoutMs);
-  return make_tcp_exchange(sockets_of(std::move(mesh)), start.rank, slot_bytes, std::move(progress), settings);
+  return std::make_unique<Exchange>(std::move(links), std::move(schedule), std::move(progress), settings);
 }
 
 // Of everything that must be the same on every rank before the first gate: plan, settings, and the files' headers.
@@ -116,10 +121,8 @@ void load_and_serve(Channel& control, UniqueFd window, UniqueFd progress_fd, con
   const RankStart start = rank_start_from_json(message_text(expect(control, MessageType::kStart)));
   const auto progress = std::make_shared<const ProgressPage>(ProgressPage::attach(std::move(progress_fd)));
   const ShardPlan plan(read_model_shape(start.model), start.plan);
-  GateSchedule schedule = make_decode_schedule(plan, start.max_rows);
-
-  auto exchange = join_world(control, start, std::move(window), progress, largest_slot_bytes(schedule));
-  Communicator communicator(std::move(exchange), std::move(schedule));
+  Communicator communicator(
+      join_world(control, start, std::move(window), progress, make_decode_schedule(plan, start.max_rows)));
   communicator.hash_gates(start.hash_gates);
 
   const auto device =

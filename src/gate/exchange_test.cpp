@@ -9,11 +9,11 @@ namespace {
 
 using testing::Link;
 using testing::link_name;
+using testing::lone_exchange;
+using testing::one_gate;
 using testing::run_processes;
 using testing::run_threads;
 using testing::TestWorld;
-
-constexpr GateEntry kGate = {.kind = GateKind::kFfn, .layer = 3};
 
 // The bytes that a rank publishes at a sequence: words, so that a check costs little.
 void fill(std::span<std::byte> bytes, int rank, uint64_t sequence) {
@@ -42,7 +42,9 @@ int run_gates(Exchange& exchange, std::span<const size_t> sizes) {
       const auto bytes_of = [&](int rank) { return equal ? bytes : bytes / static_cast<size_t>(rank + 1) / 4 * 4; };
       const size_t own = bytes_of(exchange.rank());
       fill(exchange.out(own).first(own), exchange.rank(), sequence);
-      exchange.publish(kGate, own);
+      std::vector<size_t> incoming;
+      for (int rank = 0; rank < exchange.ranks(); ++rank) incoming.push_back(bytes_of(rank));
+      exchange.publish(0, own, incoming);
       const auto views = exchange.wait();
       for (int rank = 0; rank < exchange.ranks(); ++rank) {
         wrong += holds(views[static_cast<size_t>(rank)], bytes_of(rank), rank, sequence, scratch) ? 0 : 1;
@@ -96,7 +98,9 @@ TEST_P(Exchanges, scattered_parts_reach_their_ranks_alone) {
         end += bytes_of(rank, to);
         ends.push_back(end);
       }
-      exchange->scatter(kGate, ends);
+      std::vector<size_t> incoming;
+      for (int from = 0; from < ranks; ++from) incoming.push_back(bytes_of(from, rank));
+      exchange->scatter(0, ends, incoming);
       const auto views = exchange->wait();
       for (int from = 0; from < ranks; ++from) {
         EXPECT_TRUE(
@@ -116,7 +120,7 @@ TEST_P(Exchanges, the_next_slot_may_be_written_before_the_views_are_released) {
     std::vector<std::byte> scratch;
     fill(exchange->out(8192), rank, 1);
     for (uint64_t sequence = 1; sequence <= 200; ++sequence) {
-      exchange->publish(kGate, 8192);
+      exchange->publish(0, 8192, std::vector<size_t>(static_cast<size_t>(ranks), 8192));
       const auto views = exchange->wait();
       fill(exchange->out(8192), rank, sequence + 1);
       for (int peer = 0; peer < ranks; ++peer) {
@@ -129,7 +133,7 @@ TEST_P(Exchanges, the_next_slot_may_be_written_before_the_views_are_released) {
 
 std::vector<Case> all_cases() {
   std::vector<Case> cases;
-  for (const Link link : {Link::kShm, Link::kTcp}) {
+  for (const Link link : {Link::kShm, Link::kTcp, Link::kMixed}) {
     for (const int ranks : {1, 2, 3, 4, 5, 6, 7, 8, 16}) cases.push_back({link, ranks});
   }
   return cases;
@@ -140,7 +144,7 @@ INSTANTIATE_TEST_SUITE_P(All, Exchanges, ::testing::ValuesIn(all_cases()), [](co
 });
 
 TEST(Exchange, contributions_of_megabytes_arrive_whole) {
-  for (const Link link : {Link::kShm, Link::kTcp}) {
+  for (const Link link : {Link::kShm, Link::kTcp, Link::kMixed}) {
     for (const int ranks : {2, 3, 8}) {
       const TestWorld world(link, ranks, 4 << 20);
       std::atomic<int> wrong{0};
@@ -150,24 +154,26 @@ TEST(Exchange, contributions_of_megabytes_arrive_whole) {
   }
 }
 
-TEST(LocalExchange, returns_what_was_published) {
-  const auto exchange = make_local_exchange(4 << 20);
+const std::vector<size_t> kAlone = {0};
+
+TEST(LoneExchange, returns_what_was_published) {
+  const auto exchange = lone_exchange(one_gate(4 << 20));
   EXPECT_EQ(run_gates(*exchange, kLargeSizes), 0);
-  EXPECT_STREQ(exchange->link(), "none");
+  EXPECT_STREQ(exchange->link(0), "none");
 }
 
-TEST(LocalExchange, slots_are_aligned_to_64) {
-  const auto exchange = make_local_exchange(100);
+TEST(LoneExchange, slots_are_aligned_to_64) {
+  const auto exchange = lone_exchange(one_gate(100));
   for (int i = 0; i < 2; ++i) {
     EXPECT_EQ(reinterpret_cast<uintptr_t>(exchange->out(100).data()) % 64, 0u);
-    exchange->publish(kGate, 100);
+    exchange->publish(0, 100, kAlone);
     exchange->wait();
     exchange->release();
   }
 }
 
 TEST(Exchange, the_policy_of_ranks_that_share_cores_and_of_those_that_do_not_give_the_same) {
-  for (const Link link : {Link::kShm, Link::kTcp}) {
+  for (const Link link : {Link::kShm, Link::kTcp, Link::kMixed}) {
     for (const WaitPolicy policy : {WaitPolicy{0, 0}, WaitPolicy{0, 50}, WaitPolicy{2000, 0}, WaitPolicy{1, 1}}) {
       const TestWorld world(link, 3, 4096);
       ExchangeSettings settings = world.settings();
@@ -184,55 +190,14 @@ TEST(Exchange, the_policy_of_ranks_that_share_cores_and_of_those_that_do_not_giv
 
 TEST(ExchangeDeathTest, calls_out_of_order_and_contributions_too_large_are_broken_invariants) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
-  const auto exchange = make_local_exchange(64);
+  const auto exchange = lone_exchange(one_gate(64));
   EXPECT_DEATH(exchange->out(65), "65 bytes in a slot of 64");
-  EXPECT_DEATH(exchange->publish(kGate, 65), "65 bytes in a slot of 64");
+  EXPECT_DEATH(exchange->publish(0, 65, kAlone), "65 bytes in a slot of 64");
   EXPECT_DEATH(exchange->wait(), "wait\\(\\) without publish\\(\\)");
   EXPECT_DEATH(exchange->release(), "release\\(\\) without wait\\(\\)");
-  exchange->publish(kGate, 4);
+  exchange->publish(0, 4, kAlone);
   EXPECT_DEATH(exchange->out(4), "between publish\\(\\) and wait\\(\\)");
-  EXPECT_DEATH(exchange->publish(kGate, 4), "before the last one is released");
-}
-
-// Random delays around and inside the gates, with the threads of all ranks on the cores that there are.
-void soak(Link link, int ranks, uint64_t gates) {
-  const TestWorld world(link, ranks, 4096);
-  run_threads(ranks, [&](int rank) {
-    const auto exchange = world.join(rank);
-    std::vector<std::byte> scratch;
-    uint64_t random = static_cast<uint64_t>(rank) + 1;
-    const auto dawdle = [&] {
-      random = random * 6364136223846793005u + 1442695040888963407u;
-      if (random >> 52 == 0) std::this_thread::sleep_for(std::chrono::microseconds(random >> 42 & 1023));
-      for (uint64_t spin = random >> 55; spin > 0; --spin) cpu_relax();
-    };
-    for (uint64_t sequence = 1; sequence <= gates; ++sequence) {
-      const size_t bytes = 4 * (sequence * 37 % 64);
-      dawdle();
-      fill(exchange->out(bytes).first(bytes), rank, sequence);
-      dawdle();
-      exchange->publish(kGate, bytes);
-      dawdle();
-      const auto views = exchange->wait();
-      dawdle();
-      for (int peer = 0; peer < ranks; ++peer) {
-        ASSERT_TRUE(holds(views[static_cast<size_t>(peer)], bytes, peer, sequence, scratch)) << sequence;
-      }
-      exchange->release();
-    }
-  });
-}
-
-TEST(ExchangeSoak, shm) {
-  soak(Link::kShm, 2, 10'000);
-  soak(Link::kShm, 3, 5'000);
-  soak(Link::kShm, 8, 2'000);
-}
-
-TEST(ExchangeSoak, tcp) {
-  soak(Link::kTcp, 2, 10'000);
-  soak(Link::kTcp, 3, 2'000);
-  soak(Link::kTcp, 8, 500);
+  EXPECT_DEATH(exchange->publish(0, 4, kAlone), "before the last one is released");
 }
 
 }  // namespace

@@ -18,12 +18,15 @@ using testing::Processes;
 using testing::run_threads;
 using testing::TestWorld;
 
-constexpr GateEntry kGate = {.kind = GateKind::kFfn, .layer = 3};
 constexpr int kTimeoutMs = 300;
 
-void pass_gate(Exchange& exchange, const GateEntry& gate = kGate, size_t bytes = 64) {
+std::vector<size_t> from_all(const Exchange& exchange, size_t bytes) {
+  return std::vector<size_t>(static_cast<size_t>(exchange.ranks()), bytes);
+}
+
+void pass_gate(Exchange& exchange, int entry = 0, size_t bytes = 64) {
   exchange.out(bytes);
-  exchange.publish(gate, bytes);
+  exchange.publish(entry, bytes, from_all(exchange, bytes));
   exchange.wait();
   exchange.release();
 }
@@ -68,7 +71,8 @@ class Failures : public ::testing::TestWithParam<Link> {
     EXPECT_EQ(outcome.text.find(fmt::format("rank {} ", rank)), 0u) << outcome.text;
     EXPECT_TRUE(contains(outcome.text, fmt::format(" rank {}", blamed))) << outcome.text;
     EXPECT_TRUE(contains(outcome.text, " at layer 3 gate FFN (sequence ")) << outcome.text;
-    EXPECT_TRUE(contains(outcome.text, fmt::format(" over {}: ", link_name(link())))) << outcome.text;
+    const bool shared = link() == Link::kShm || (link() == Link::kMixed && rank < 2 && blamed < 2);
+    EXPECT_TRUE(contains(outcome.text, shared ? " over shm: " : " over tcp: ")) << outcome.text;
     EXPECT_EQ(outcome.again, outcome.text);
     EXPECT_LT(outcome.after_us, (kTimeoutMs + 1500) * 1000) << outcome.text;
   }
@@ -184,12 +188,12 @@ TEST_P(Failures, a_rank_that_gives_up_tells_the_others_whom_it_blames) {
 }
 
 TEST_P(Failures, ranks_at_different_gates_find_out_at_once) {
-  const TestWorld world(link(), 2, 4096);
+  const TestWorld world(link(), 2, {{GateKind::kFfn, 7, 64, 1}, {GateKind::kAttention, 7, 64, 1}});
   run_threads(2, [&](int rank) {
     const auto exchange = world.join(rank);
     pass_gate(*exchange);
     try {
-      pass_gate(*exchange, {.kind = rank == 0 ? GateKind::kFfn : GateKind::kAttention, .layer = 7});
+      pass_gate(*exchange, rank);
       FAIL() << "no error";
     } catch (const Error& error) {
       const std::string text = error.what();
@@ -212,7 +216,42 @@ TEST_P(Failures, ranks_of_different_epochs_find_out_at_once) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(All, Failures, ::testing::Values(Link::kShm, Link::kTcp),
+TEST_P(Failures, ranks_of_different_lengths_find_out_at_once) {
+  const TestWorld world(link(), 2, 4096);
+  run_threads(2, [&](int rank) {
+    const auto exchange = world.join(rank);
+    pass_gate(*exchange);
+    try {
+      pass_gate(*exchange, 0, rank == 0 ? 64 : 128);
+      FAIL() << "no error";
+    } catch (const Error& error) {
+      const std::string text = error.what();
+      EXPECT_TRUE(
+          contains(text, rank == 0 ? "rank 1 sent 128 bytes where 64 come" : "rank 0 sent 64 bytes where 128") ||
+          contains(text, "gave up on"))
+          << text;
+    }
+  });
+}
+
+TEST_P(Failures, a_rank_that_abandons_a_gate_tells_the_others_at_once) {
+  const TestWorld world(link(), 3, 4096);
+  const int64_t start_us = now_us();
+  run_threads(3, [&](int rank) {
+    const auto exchange = world.join(rank);
+    pass_gate(*exchange);
+    if (rank == 1) {
+      EXPECT_THROW(exchange->abandon(Error(ErrorKind::kInternal, "a reason of its own")), Error);
+      EXPECT_THROW(pass_gate(*exchange), Error);
+      return;
+    }
+    const Outcome outcome = run_until_error(*exchange);
+    EXPECT_TRUE(contains(outcome.text, "rank 1")) << outcome.text;
+  });
+  EXPECT_LT(now_us() - start_us, 5'000'000);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, Failures, ::testing::Values(Link::kShm, Link::kTcp, Link::kMixed),
                          [](const auto& tested) { return std::string(link_name(tested.param)); });
 
 // A stopped rank in the middle of large messages: both directions are full.
@@ -227,7 +266,7 @@ TEST(TcpFailures, a_peer_that_stops_reading_is_named) {
       return;
     }
     try {
-      pass_gate(*exchange, kGate, 32 << 20);
+      pass_gate(*exchange, 0, 32 << 20);
       FAIL() << "no error";
     } catch (const Error& error) {
       EXPECT_TRUE(contains(error.what(), "for rank 1")) << error.what();
@@ -266,7 +305,7 @@ TEST(TcpFailures, a_peer_that_closed_because_it_gave_up_passes_on_whom_it_blames
     }
     if (rank == 2) return;
     try {
-      pass_gate(*exchange, kGate, kLarge);
+      pass_gate(*exchange, 0, kLarge);
       FAIL() << "no error";
     } catch (const Error& error) {
       EXPECT_TRUE(contains(error.what(), rank == 0 ? "waited 300 ms for rank 2" : "rank 0 gave up on rank 2"))
@@ -293,7 +332,7 @@ TEST(TcpFailures, a_rank_does_not_leave_before_all_is_sent) {
     const auto exchange = world.join(rank);
     const size_t bytes = rank == 0 ? kLarge : 4;
     exchange->out(bytes);
-    exchange->publish(kGate, bytes);
+    exchange->publish(0, bytes, from_all(*exchange, rank == 0 ? 4 : kLarge));
     if (rank == 1) std::this_thread::sleep_for(std::chrono::milliseconds(100));
     EXPECT_NO_THROW(exchange->wait());
   });

@@ -1,5 +1,5 @@
-// What the tests and the bench share: a world of ranks on this host, as threads or as forked processes, joined by
-// either link.
+// What the tests and the bench share: a world of ranks on this host, as threads or as forked processes, joined by any
+// link, or by several.
 #pragma once
 
 #include <sys/wait.h>
@@ -15,28 +15,48 @@
 #include <thread>
 #include <vector>
 
-#include "gate/exchanges.h"
+#include "gate/exchange.h"
 #include "transport/mesh.h"
 #include "transport/progress_page.h"
 #include "transport/shm/shm_region.h"
 
 namespace coprime::testing {
 
-enum class Link { kShm, kTcp };
-inline const char* link_name(Link link) { return link == Link::kShm ? "shm" : "tcp"; }
+// kMixed: the first two thirds of the ranks share memory, the others and they are joined by TCP.
+enum class Link { kShm, kTcp, kMixed };
+inline const char* link_name(Link link) {
+  switch (link) {
+    case Link::kShm:
+      return "shm";
+    case Link::kTcp:
+      return "tcp";
+    case Link::kMixed:
+      return "mixed";
+  }
+  return "?";
+}
+
+// A schedule of one gate, whose slot holds slot_bytes.
+inline GateSchedule one_gate(size_t slot_bytes) {
+  return {{.kind = GateKind::kFfn, .layer = 3, .row_bytes = static_cast<int64_t>(slot_bytes), .max_rows = 1}};
+}
 
 // What the front owns. Each rank calls join() in its own thread or process.
 class TestWorld {
  public:
-  TestWorld(Link link, int ranks, size_t slot_bytes)
+  TestWorld(Link link, int ranks, size_t slot_bytes) : TestWorld(link, ranks, one_gate(slot_bytes)) {}
+  TestWorld(Link link, int ranks, GateSchedule schedule)
       : link_(link),
         ranks_(ranks),
-        slot_bytes_(slot_bytes),
+        sharing_(link == Link::kShm   ? ranks
+                 : link == Link::kTcp ? 0
+                                      : (2 * ranks + 2) / 3),
+        schedule_(std::move(schedule)),
         progress_(std::make_shared<const ProgressPage>(ProgressPage::create(ranks))) {
-    if (link == Link::kShm) {
-      region_ = std::make_shared<const ShmRegion>(ShmRegion::create(ranks, slot_bytes));
-      return;
+    if (sharing_ > 0) {
+      region_ = std::make_shared<const ShmRegion>(ShmRegion::create(sharing_, largest_slot_bytes(schedule_)));
     }
+    if (sharing_ == ranks) return;
     for (int rank = 0; rank < ranks; ++rank) {
       listeners_.push_back(Listener::open({"127.0.0.1", 0}, false, "choose another port"));
       endpoints_.push_back(listeners_.back().address().endpoint());
@@ -45,6 +65,7 @@ class TestWorld {
 
   int ranks() const { return ranks_; }
   Link link() const { return link_; }
+  const GateSchedule& schedule() const { return schedule_; }
   const ProgressPage& progress() const { return *progress_; }
 
   ExchangeSettings settings(int timeout_ms = 20'000) const {
@@ -52,16 +73,23 @@ class TestWorld {
   }
   std::unique_ptr<Exchange> join(int rank) const { return join(rank, settings()); }
   std::unique_ptr<Exchange> join(int rank, const ExchangeSettings& settings) const {
-    if (link_ == Link::kShm) return make_window_exchange(region_, rank, progress_, settings);
-    const Membership me{rank, ranks_, world_, key_, 1};
-    auto mesh = connect_mesh(listeners_[static_cast<size_t>(rank)], endpoints_, (1u << ranks_) - 1, me, 20'000);
-    return make_tcp_exchange(sockets_of(std::move(mesh)), rank, slot_bytes_, progress_, settings);
+    WorldLinks links{.rank = rank, .ranks = ranks_};
+    if (rank < sharing_) {
+      links.region = region_;
+      for (int peer = 0; peer < sharing_; ++peer) links.region_ranks.push_back(peer);
+    }
+    if (sharing_ < ranks_) {
+      const Membership me{rank, ranks_, world_, key_};
+      auto mesh = connect_mesh(listeners_[static_cast<size_t>(rank)], endpoints_, (1u << ranks_) - 1, me, 20'000);
+      for (MeshConnection& connection : mesh) links.peers.push_back({.socket = std::move(connection.socket)});
+    }
+    return std::make_unique<Exchange>(std::move(links), schedule_, progress_, settings);
   }
 
  private:
   Link link_;
-  int ranks_;
-  size_t slot_bytes_;
+  int ranks_, sharing_;
+  GateSchedule schedule_;
   std::shared_ptr<const ProgressPage> progress_;
   std::shared_ptr<const ShmRegion> region_;
   WorldId world_ = make_world_id();
@@ -69,6 +97,12 @@ class TestWorld {
   std::vector<Listener> listeners_;
   std::vector<Endpoint> endpoints_;
 };
+
+// A world of one.
+inline std::unique_ptr<Exchange> lone_exchange(GateSchedule schedule) {
+  auto progress = std::make_shared<const ProgressPage>(ProgressPage::create(1));
+  return std::make_unique<Exchange>(WorldLinks{}, std::move(schedule), std::move(progress), ExchangeSettings{});
+}
 
 // Runs body(rank) in one thread a rank. An exception of a rank ends the program.
 inline void run_threads(int ranks, const std::function<void(int)>& body) {

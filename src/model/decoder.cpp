@@ -103,7 +103,7 @@ Decoder::~Decoder() = default;
 
 void Decoder::step(const StepBatch& batch, StepResult& result) {
   prepare(batch);
-  communicator_.begin_step();
+  communicator_.begin_step(static_cast<int>(rows_), batch.next_rows);
   embed(batch);
   int attention_layer = 0, linear_layer = 0;
   for (int layer = 0; layer < shape_.layers; ++layer) {

@@ -7,7 +7,7 @@
 namespace coprime {
 namespace {
 
-constexpr uint32_t kBatchVersion = 0x43530001, kResultVersion = 0x43520001;
+constexpr uint32_t kBatchVersion = 0x43530002, kResultVersion = 0x43520001;
 constexpr uint32_t kMaxElements = 1u << 28;  // of any list: far above real ones, and no overflow of sizes
 
 class Writer {
@@ -80,6 +80,7 @@ std::vector<std::byte> encode(const StepBatch& batch) {
   Writer writer(bytes);
   writer.put(kBatchVersion);
   writer.put(batch.step);
+  writer.put(batch.next_rows);
   writer.put(static_cast<uint32_t>(batch.sequences.size()));
   for (const SequenceRows& rows : batch.sequences) {
     writer.put(rows.sequence);
@@ -101,6 +102,8 @@ StepBatch decode_step_batch(std::span<const std::byte> bytes) {
   StepBatch batch;
   reader.expect_version(kBatchVersion);
   reader.get(batch.step);
+  reader.get(batch.next_rows);
+  if (batch.next_rows < 1) fail(ErrorKind::kInternal, "a next step of {} rows", batch.next_rows);
   batch.sequences.resize(reader.get_count(32));
   int64_t total = 0;
   for (SequenceRows& rows : batch.sequences) {

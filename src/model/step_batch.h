@@ -38,6 +38,7 @@ struct SequenceRows {
 
 struct StepBatch {
   uint64_t step = 0;
+  int32_t next_rows = 1;  // that the step after it is expected to have: receives of its gates may be posted already
   std::vector<SequenceRows> sequences;
   std::vector<int32_t> ids;  // of all rows, sequence after sequence
 

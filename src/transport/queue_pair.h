@@ -62,6 +62,9 @@ class QueuePair {
   virtual const QueuePairLimits& limits() const = 0;
   virtual const char* name() const = 0;  // "tcp", "verbs UC", ...
 
+  // Counts up while a message is on its way, where messages are long: a rank whose bytes move is not stuck.
+  virtual uint64_t bytes_moved() const { return 0; }
+
   // What to give to poll(2) in order to sleep until poll() may have news; fd -1: there is nothing to sleep on.
   virtual pollfd wait_on() const = 0;
 

@@ -87,6 +87,7 @@ void TcpQueuePair::move_sends() {
       return;
     }
     sent_ += static_cast<size_t>(sent);
+    bytes_moved_ += static_cast<size_t>(sent);
     if (sent_ == sizeof send_header_ + request.bytes) {
       sent_ = 0;
       sends_.complete();
@@ -115,6 +116,7 @@ void TcpQueuePair::move_receives() {
       fail_pair(in_frame_ ? "closed the connection in the middle of a message" : "closed the connection");
       return;
     }
+    bytes_moved_ += static_cast<size_t>(got);
     if (direct) {
       advance_frame(static_cast<size_t>(got));
     } else {

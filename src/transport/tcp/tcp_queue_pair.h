@@ -26,6 +26,7 @@ class TcpQueuePair final : public QueuePair {
   int poll(std::span<Completion> completions) override;
   const QueuePairLimits& limits() const override { return limits_; }
   const char* name() const override { return "tcp"; }
+  uint64_t bytes_moved() const override { return bytes_moved_; }
   pollfd wait_on() const override;
   const std::string& failure() const override { return failure_; }
 
@@ -63,6 +64,7 @@ class TcpQueuePair final : public QueuePair {
   UniqueFd socket_;
   uint32_t epoch_;
   std::string failure_;
+  uint64_t bytes_moved_ = 0;
 
   Queue sends_;
   FrameHeader send_header_ = {};
