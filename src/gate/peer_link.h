@@ -10,20 +10,12 @@
 #include <span>
 #include <string>
 
+#include "gate/flight.h"
 #include "gate/schedule.h"
 #include "transport/queue_pair.h"
 #include "transport/side_channel.h"
 
 namespace coprime {
-
-// One gate on its way.
-struct Flight {
-  uint64_t sequence = 0;  // of the exchange: every gate of the world counts
-  int entry = 0;          // of the schedule
-  uint32_t tag = 0;       // which gate, in a word
-  std::span<std::byte> out;
-  size_t incoming = 0;  // bytes that the peer sends
-};
 
 class PeerLink {
  public:
