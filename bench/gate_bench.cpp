@@ -88,11 +88,12 @@ void run(const Options& options) {
   if (rounds == MAP_FAILED) fail(ErrorKind::kInternal, "no memory for the results");
   const std::vector<int> statuses = testing::run_processes(options.ranks, [&](int rank) {
     const ExchangeSettings settings = world.settings();  // before this rank has one core only
+    const bool own_core = usable_cores() >= options.ranks;
     pin_rank(rank, options.ranks);
     const std::unique_ptr<Exchange> exchange = world.join(rank, settings);
-    std::unique_ptr<BareExchange> bare = std::make_unique<BareWindow>(memory, rank);
+    std::unique_ptr<BareExchange> bare = std::make_unique<BareWindow>(memory, rank, own_core);
     if (link == testing::Link::kTcp)
-      bare = std::make_unique<BareSockets>(std::move(mesh[static_cast<size_t>(rank)]), rank, options.bytes);
+      bare = std::make_unique<BareSockets>(std::move(mesh[static_cast<size_t>(rank)]), rank, options.bytes, own_core);
     run_rank(options, *exchange, *bare, work_steps, rounds[rank]);
     return 0;
   });

@@ -7,5 +7,6 @@ namespace coprime {
 
 void run_generate(const WorldSettings& world, const GenerateSettings& settings);
 void run_logits(const WorldSettings& world, const LogitsSettings& settings);
+void run_link(const LinkSettings& settings);
 
 }  // namespace coprime
