@@ -171,7 +171,7 @@ TEST(ConnectVerbs, lost_and_late_messages_of_the_warm_up_leave_nothing_behind) {
   for (const bool late : {false, true}) {
     World world;
     world.set(VerbsType::kUc);
-    world.hosts[0].first_send_late = late;
+    world.hosts[0].late_sends = late ? 2 : 0;
     world.hosts[1].lost_sends = late ? 0 : 3;
     auto outcomes = world.connect();
     EXPECT_NE(outcomes[0].link.summary.find("at attempt 1"), std::string::npos) << outcomes[0].link.summary;
@@ -179,7 +179,6 @@ TEST(ConnectVerbs, lost_and_late_messages_of_the_warm_up_leave_nothing_behind) {
   }
 }
 
-// Rank 0 polls for 100 ms a round while its message is late, and for 20 rounds while its pair is mute.
 TEST(ConnectVerbs, a_fresh_pair_that_is_mute_in_one_direction_is_made_anew) {
   World world;
   world.set(VerbsType::kUc);

@@ -36,7 +36,6 @@ struct FakePair : ibv_qp {
   ibv_qp_attr at = {};  // everything that was set
   uint32_t send_depth = 0, receive_depth = 0;
   bool mute = false;
-  int sent = 0;
   std::deque<ibv_recv_wr> receives;
   std::deque<ibv_sge> rooms;
   std::deque<Message> waiting;  // arrived without a receive, on RC
@@ -98,7 +97,6 @@ void land(FakePair& receiver, const Message& message) {
 void deliver(FakePair& sender, Message message) {
   FakePair* const receiver = receiver_of(sender);
   const bool reliable = sender.qp_type == IBV_QPT_RC;
-  if (!reliable) complete_send(sender, message);
   if (receiver == nullptr) return;
   if (!receiver->receives.empty()) {
     land(*receiver, message);
@@ -162,19 +160,16 @@ int post_send(ibv_qp* qp, ibv_send_wr* request, ibv_send_wr** refused) {
       message.bytes.assign(from, from + request->sg_list->length);
     }
     if (host.corrupt && !message.bytes.empty()) message.bytes[message.bytes.size() / 2] ^= std::byte{1};
-    const bool first = pair.sent++ == 0;
+    if (pair.qp_type == IBV_QPT_UC) complete_send(pair, message);  // whatever becomes of it
     if (pair.mute || host.lost_sends > 0) {
       if (!pair.mute) --host.lost_sends;
-      if (pair.qp_type == IBV_QPT_UC) complete_send(pair, message);
-    } else if (first && host.first_send_late) {
-      complete_send(pair, message);
-      message.signaled = false;  // told
+      continue;
+    }
+    if (pair.late) deliver(pair, *std::exchange(pair.late, std::nullopt));
+    if (host.late_sends > 0) {
+      --host.late_sends;
       pair.late = std::move(message);
     } else {
-      if (pair.late) {
-        deliver(pair, *pair.late);
-        pair.late.reset();
-      }
       deliver(pair, std::move(message));
     }
   }

@@ -56,7 +56,7 @@ struct FakeHost {
   std::map<std::string, int> failing;  // the errno
   int mute_pairs = 0;                  // so many new pairs lose all that they send
   int lost_sends = 0;                  // so many sends are lost first
-  bool first_send_late = false;        // it arrives just before the second
+  int late_sends = 0;                  // so many sends each arrive only when the next is posted
   bool corrupt = false;                // a byte of every message
   bool completes_unsignaled = false;
   FakeTamper tamper = FakeTamper::kNone;
