@@ -20,6 +20,8 @@ constexpr int64_t kChunkedRows = 16;
 constexpr int64_t kAloneElements = 1 << 14;
 constexpr int64_t kAloneWeightBytes = 1 << 15;
 constexpr int64_t kAttentionRows = 16;  // of one work item
+// Long operations are counted in parts of about this size.
+constexpr int64_t kCountedProducts = 1 << 26, kCountedRows = 64;
 
 template <class Fn>
 Fn kernel_for(std::span<const KernelRow<Fn>> rows, Isa isa, DType type) {
@@ -46,7 +48,7 @@ class CpuDevice final : public Device {
  public:
   CpuDevice(Isa isa, const CpuOptions& options)
       : isa_(isa),
-        progress_(options.progress),
+        counter_(options.progress),
         linear_(linear_kernels(), isa),
         attention_(attention_kernels(), isa),
         rows_(*kernel_for(row_kernels(), isa, DType::kF32)),
@@ -81,7 +83,7 @@ class CpuDevice final : public Device {
       const int threads = pool_.threads();
       pool_.run([&](int thread) { multiply_part(x, tasks, bytes * thread / threads, bytes * (thread + 1) / threads); });
     }
-    done();
+    counter_.add();
   }
   OrderClass linear_order() const override { return OrderClass::kSequentialFma; }
 
@@ -121,13 +123,13 @@ class CpuDevice final : public Device {
   void store_kv(const KvView& kv, std::span<const SequenceSpan> spans, HeadsView k, HeadsView v) override {
     check_store_kv(kv, spans, k, v);
     store_kv_rows(kv, spans, k, v);
-    done();
+    counter_.add();
   }
 
   void attend(const KvView& kv, std::span<const SequenceSpan> spans, HeadsView q, float scale, View out) override {
     check_attend(kv, spans, q, out);
     if (q.heads > 0) attend_items(kv, spans, q, scale, out);
-    done();
+    counter_.add();
   }
   OrderClass attention_order() const override { return OrderClass::kLanes; }
 
@@ -165,7 +167,7 @@ class CpuDevice final : public Device {
       delta_net_.convolution(work);
     };
     for_each_item(static_cast<int64_t>(spans.size()) * blocks, u.rows * u.columns, convolve);
-    done();
+    counter_.add();
   }
 
   void delta_rule(const StateView& state, const DeltaNetShape& shape, std::span<const SequenceSpan> spans, View qkv,
@@ -186,6 +188,7 @@ class CpuDevice final : public Device {
       work.a_log = a_log[work.head];
       work.dt_bias = dt_bias[work.head];
       work.scratch = scratch_.as<float>() + thread * floats;
+      work.done = counter_;
       const auto slot = [&](int index) { return state.recurrent + index * state.recurrent_stride + work.head * cells; };
       work.state_in = span.state_in < 0 ? nullptr : slot(span.state_in);
       work.state_out = span.state_out < 0 ? work.scratch + kernel_floats : slot(span.state_out);
@@ -194,7 +197,7 @@ class CpuDevice final : public Device {
     };
     const int64_t items = static_cast<int64_t>(spans.size()) * shape.value_heads;
     for_each_item(items, std::max(qkv.rows, int64_t{1}) * shape.value_heads * cells, one_head);
-    done();
+    counter_.add();
   }
 
   void gated_norm(View x, View gate, int head_dim, const float* weight, float eps) override {
@@ -207,7 +210,7 @@ class CpuDevice final : public Device {
   }
 
   int top_k(std::span<const float> logits, int32_t first_id, std::span<Candidate> best) override {
-    done();
+    counter_.add();
     return select_top_k(logits, first_id, best, rows_.find_above);
   }
 
@@ -216,10 +219,6 @@ class CpuDevice final : public Device {
   }
 
  private:
-  void done() {
-    if (progress_ != nullptr) progress_->fetch_add(1, std::memory_order_relaxed);
-  }
-
   // An operation of `rows` rows, each alone: contiguous parts to the threads.
   template <class Row>
   void by_rows(int64_t rows, int64_t columns, const Row& row) {
@@ -229,10 +228,13 @@ class CpuDevice final : public Device {
       const int threads = pool_.threads();
       pool_.run([&](int thread) {
         const int64_t end = rows * (thread + 1) / threads;
-        for (int64_t r = rows * thread / threads; r < end; ++r) row(r);
+        for (int64_t r = rows * thread / threads; r < end; ++r) {
+          row(r);
+          if (r % kCountedRows == 0) counter_.add();
+        }
       });
     }
-    done();
+    counter_.add();
   }
 
   template <class Item>
@@ -240,7 +242,10 @@ class CpuDevice final : public Device {
     if (elements < kAloneElements) {
       for (int64_t i = 0; i < items; ++i) item(i, 0);
     } else {
-      pool_.for_each(items, item);
+      pool_.for_each(items, [&](int64_t i, int thread) {
+        item(i, thread);
+        counter_.add();
+      });
     }
   }
 
@@ -261,9 +266,25 @@ class CpuDevice final : public Device {
       work.weight = values.bytes.data();
       work.bias = linear_bias(weight);
       work.rows = weight.rows;
-      work.x = x;
-      work.y = task.y;
-      linear_.at(values.type)(work);
+      multiply_blocks(linear_.at(values.type), work, x, task.y);
+    }
+  }
+
+  // A kernel's call is short enough for its end to be counted: some milliseconds. Each element of y is computed alone,
+  // so that no cut changes a bit.
+  void multiply_blocks(LinearFn kernel, LinearWork work, View x, View y) const {
+    const int64_t row_products = std::max(kTileRows * x.columns, int64_t{1});  // of a tile and a row of x
+    const int64_t rows = std::clamp(kCountedProducts / row_products, kCountedRows, std::max(x.rows, kCountedRows));
+    for (int64_t row = 0; row < x.rows; row += rows) {
+      work.x = x.row_range(row, std::min(rows, x.rows - row));
+      work.y = y.row_range(row, work.x.rows);
+      const int64_t tiles = std::max(kCountedProducts / (row_products * work.x.rows), int64_t{1});
+      const int64_t last = work.last_tile;
+      for (LinearWork part = work; part.first_tile < last; part.first_tile = part.last_tile) {
+        part.last_tile = std::min(part.first_tile + tiles, last);
+        kernel(part);
+        counter_.add();
+      }
     }
   }
 
@@ -318,7 +339,7 @@ class CpuDevice final : public Device {
   }
 
   Isa isa_;
-  std::atomic<uint64_t>* progress_;
+  WorkCounter counter_;
   ByType<LinearFn> linear_;
   ByType<AttentionFn> attention_;
   const RowKernels& rows_;

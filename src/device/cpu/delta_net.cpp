@@ -180,6 +180,7 @@ void delta_rule_recurrent(const DeltaRuleWork& work) {
       for (; j < dv; ++j) step_element(state + j, work.state_out + j, dk, dv, q, k, v[j], beta, decay, out + j);
       state = work.state_out;
     }
+    work.done.add();
   }
 }
 
@@ -288,6 +289,7 @@ void delta_rule_chunked(const DeltaRuleWork& work) {
   }
   for (int64_t first = 0; first < work.span->num_rows; first += kDeltaChunk) {
     chunk(work, first, std::min<int64_t>(kDeltaChunk, work.span->num_rows - first), scratch);
+    work.done.add();
   }
   for (int64_t i = 0; i < dk; ++i) std::copy_n(scratch.state + i * scratch.value_width, dv, work.state_out + i * dv);
 }

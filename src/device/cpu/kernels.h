@@ -6,6 +6,7 @@
 
 #include "device/cpu/kernel_table.h"
 #include "device/device.h"
+#include "device/work_counter.h"
 
 namespace coprime {
 
@@ -42,9 +43,10 @@ struct DeltaRuleWork {
   int head;
   View qkv, b, a, out;
   float a_log, dt_bias;
-  const float* state_in;  // [key_dim][value_dim], or nullptr: zero
-  float* state_out;       // likewise; never nullptr
-  float* scratch;         // delta_rule_scratch() floats, aligned to a cache line
+  const float* state_in;      // [key_dim][value_dim], or nullptr: zero
+  float* state_out;           // likewise; never nullptr
+  float* scratch;             // delta_rule_scratch() floats, aligned to a cache line
+  WorkCounter done{nullptr};  // counts chunks of rows
 };
 constexpr int kDeltaChunk = 64;
 int64_t delta_rule_scratch(const DeltaNetShape& shape);  // for either form

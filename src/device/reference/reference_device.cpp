@@ -8,6 +8,7 @@
 #include "device/packing.h"
 #include "device/shape_checks.h"
 #include "device/top_k.h"
+#include "device/work_counter.h"
 
 namespace coprime {
 namespace {
@@ -52,7 +53,7 @@ int64_t find_above(std::span<const float> logits, int64_t first, float threshold
 
 class ReferenceDevice final : public Device {
  public:
-  explicit ReferenceDevice(std::atomic<uint64_t>* progress) : progress_(progress) {}
+  explicit ReferenceDevice(std::atomic<uint64_t>* progress) : counter_(progress) {}
 
   std::unique_ptr<WeightSink> pack(Weight& weight, DType type, WeightUse use, float offset) override {
     return make_packing_sink(weight, type, use, offset);
@@ -67,7 +68,7 @@ class ReferenceDevice final : public Device {
         out.row(r)[c] = id < 0 || id >= table.rows ? 0.0f : packed_value(values, table.columns, id, c) + 0.0f;
       }
     }
-    done();
+    counter_.add();
   }
 
   void linear(View x, std::span<const LinearTask> tasks) override {
@@ -84,16 +85,17 @@ class ReferenceDevice final : public Device {
           for (int64_t k = 0; k < x.columns; ++k) sum = std::fma(row_[static_cast<size_t>(k)], x.row(m)[k], sum);
           task.y.row(m)[n] = bias != nullptr ? sum + bias[n] : sum;
         }
+        counter_.add();
       }
     }
-    done();
+    counter_.add();
   }
   OrderClass linear_order() const override { return OrderClass::kSequentialFma; }
 
   void rms_norm(View x, const float* weight, float eps, View y) override {
     check_same_shape(x, y);
     for (int64_t r = 0; r < x.rows; ++r) norm_row(x.row(r), x.columns, weight, eps, y.row(r));
-    done();
+    counter_.add();
   }
 
   void add_norm(std::span<const View> terms, View residual, const float* weight, float eps, View normed) override {
@@ -102,12 +104,12 @@ class ReferenceDevice final : public Device {
       for (int64_t c = 0; c < residual.columns && !terms.empty(); ++c) residual.row(r)[c] += sum_at(terms, r, c);
       if (weight != nullptr) norm_row(residual.row(r), residual.columns, weight, eps, normed.row(r));
     }
-    done();
+    counter_.add();
   }
 
   void zero(View out) override {
     for (int64_t r = 0; r < out.rows; ++r) std::fill_n(out.row(r), out.columns, 0.0f);
-    done();
+    counter_.add();
   }
 
   void sum(std::span<const View> terms, View out) override {
@@ -115,7 +117,7 @@ class ReferenceDevice final : public Device {
     for (int64_t r = 0; r < out.rows; ++r) {
       for (int64_t c = 0; c < out.columns; ++c) out.row(r)[c] = sum_at(terms, r, c);
     }
-    done();
+    counter_.add();
   }
 
   void norm_rope(HeadsView x, const float* weight, float eps, View cosines, View sines) override {
@@ -132,13 +134,13 @@ class ReferenceDevice final : public Device {
         }
       }
     }
-    done();
+    counter_.add();
   }
 
   void store_kv(const KvView& kv, std::span<const SequenceSpan> spans, HeadsView k, HeadsView v) override {
     check_store_kv(kv, spans, k, v);
     store_kv_rows(kv, spans, k, v);
-    done();
+    counter_.add();
   }
 
   void attend(const KvView& kv, std::span<const SequenceSpan> spans, HeadsView q, float scale, View out) override {
@@ -150,9 +152,10 @@ class ReferenceDevice final : public Device {
           attend_head(kv, span, span.start + i + 1, h / (q.heads / kv.kv_heads), q.head(row, h), scale,
                       out.row(row) + int64_t{h} * q.head_dim);
         }
+        counter_.add();
       }
     }
-    done();
+    counter_.add();
   }
   OrderClass attention_order() const override { return OrderClass::kPlain; }
 
@@ -164,7 +167,7 @@ class ReferenceDevice final : public Device {
           x.row(r)[int64_t{h} * gate.head_dim + d] *= sigmoid(gate.head(r, h)[d]);
       }
     }
-    done();
+    counter_.add();
   }
 
   void swiglu(View gate, View up) override {
@@ -172,7 +175,7 @@ class ReferenceDevice final : public Device {
     for (int64_t r = 0; r < gate.rows; ++r) {
       for (int64_t c = 0; c < gate.columns; ++c) gate.row(r)[c] = silu(gate.row(r)[c]) * up.row(r)[c];
     }
-    done();
+    counter_.add();
   }
 
   void short_convolution(const StateView& state, const DeltaNetShape& shape, std::span<const SequenceSpan> spans,
@@ -201,7 +204,7 @@ class ReferenceDevice final : public Device {
         }
       }
     }
-    done();
+    counter_.add();
   }
 
   // Both forms row by row: the oracle of the chunked one is the recurrence.
@@ -213,7 +216,7 @@ class ReferenceDevice final : public Device {
         delta_head(state, shape, span, head, qkv, b, a, a_log[head], dt_bias[head], out);
       }
     }
-    done();
+    counter_.add();
   }
 
   void gated_norm(View x, View gate, int head_dim, const float* weight, float eps) override {
@@ -225,11 +228,11 @@ class ReferenceDevice final : public Device {
         for (int64_t i = 0; i < head_dim; ++i) head[i] *= silu(gate.row(r)[begin + i]);
       }
     }
-    done();
+    counter_.add();
   }
 
   int top_k(std::span<const float> logits, int32_t first_id, std::span<Candidate> best) override {
-    done();
+    counter_.add();
     return select_top_k(logits, first_id, best, find_above);
   }
 
@@ -284,14 +287,15 @@ class ReferenceDevice final : public Device {
     for (int64_t d = 0; d < kv.head_dim; ++d) o[d] /= l;
   }
 
-  static void delta_head(const StateView& state, const DeltaNetShape& shape, const SequenceSpan& span, int head,
-                         View qkv, View b, View a, float a_log, float dt_bias, View out) {
+  void delta_head(const StateView& state, const DeltaNetShape& shape, const SequenceSpan& span, int head, View qkv,
+                  View b, View a, float a_log, float dt_bias, View out) const {
     const int dk = shape.key_dim, dv = shape.value_dim, key_head = head / (shape.value_heads / shape.key_heads);
     const int64_t cells = int64_t{dk} * dv;
     std::vector<float> s(static_cast<size_t>(cells)), delta(static_cast<size_t>(dv));
     if (span.state_in >= 0)
       std::copy_n(state.recurrent + span.state_in * state.recurrent_stride + head * cells, cells, s.begin());
     for (int64_t t = span.first_row; t < span.first_row + span.num_rows; ++t) {
+      counter_.add();
       const float* q = qkv.row(t) + int64_t{key_head} * dk;
       const float* k = q + int64_t{shape.key_heads} * dk;
       const float* v = qkv.row(t) + 2 * int64_t{shape.key_heads} * dk + int64_t{head} * dv;
@@ -320,11 +324,7 @@ class ReferenceDevice final : public Device {
       std::copy(s.begin(), s.end(), state.recurrent + span.state_out * state.recurrent_stride + head * cells);
   }
 
-  void done() {
-    if (progress_ != nullptr) progress_->fetch_add(1, std::memory_order_relaxed);
-  }
-
-  std::atomic<uint64_t>* progress_;
+  WorkCounter counter_;
   std::vector<float> row_;  // of a weight
 };
 
