@@ -108,13 +108,13 @@ void serve_steps(Channel& control, Decoder& decoder, const Communicator& communi
   std::vector<std::byte> bytes;
   while (control.receive(message, -1, kAwakeUs) == Channel::Received::kMessage &&
          message.type == static_cast<uint32_t>(MessageType::kStep)) {
-    const int64_t begin_us = now_us(), gate_begin_us = communicator.statistics().time_us;
+    const int64_t begin_us = now_us(), gate_begin_ns = communicator.statistics().time_ns;
     const StepBatch batch = decode_step_batch(message.bytes);
     decoder.step(batch, result);
     result.step = batch.step;
     result.gate_hashes.assign(communicator.gate_hashes().begin(), communicator.gate_hashes().end());
     result.compute_us = now_us() - begin_us;
-    result.gate_us = communicator.statistics().time_us - gate_begin_us;
+    result.gate_us = (communicator.statistics().time_ns - gate_begin_ns) / 1000;
     encode(result, bytes);
     control.send(static_cast<uint32_t>(MessageType::kResult), bytes);
   }

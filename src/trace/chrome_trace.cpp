@@ -13,7 +13,7 @@
 namespace coprime {
 namespace {
 
-std::string quoted(std::string_view text) {
+std::string json_string(std::string_view text) {
   return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
@@ -24,8 +24,8 @@ std::string arguments_json(const std::vector<TraceArgument>& arguments) {
   std::string text;
   for (const auto& [name, value] : arguments) {
     const auto* number = std::get_if<int64_t>(&value);
-    text += fmt::format("{}{}:{}", text.empty() ? "" : ",", quoted(name),
-                        number != nullptr ? std::to_string(*number) : quoted(std::get<std::string>(value)));
+    text += fmt::format("{}{}:{}", text.empty() ? "" : ",", json_string(name),
+                        number != nullptr ? std::to_string(*number) : json_string(std::get<std::string>(value)));
   }
   return text;
 }
@@ -47,21 +47,21 @@ std::string ChromeTrace::json() const {
 
   std::string text = "{\"displayTimeUnit\":\"ns\",\"otherData\":{";
   for (size_t i = 0; i < notes_.size(); ++i) {
-    text += fmt::format("{}{}:{}", i == 0 ? "" : ",", quoted(notes_[i].first), quoted(notes_[i].second));
+    text += fmt::format("{}{}:{}", i == 0 ? "" : ",", json_string(notes_[i].first), json_string(notes_[i].second));
   }
   text += "},\"traceEvents\":[";
   const char* separator = "\n";
   for (const auto& [track, name] : tracks_) {
     text += fmt::format(R"({}{{"ph":"M","pid":1,"tid":{},"name":"thread_name","args":{{"name":{}}}}})",
-                        std::exchange(separator, ",\n"), track, quoted(name));
+                        std::exchange(separator, ",\n"), track, json_string(name));
     text += fmt::format(R"({}{{"ph":"M","pid":1,"tid":{},"name":"thread_sort_index","args":{{"sort_index":{}}}}})",
                         separator, track, track);
   }
   for (const TraceSlice& slice : slices_) {
     text += fmt::format(R"({}{{"ph":"X","pid":1,"tid":{},"name":{},"cat":{},"ts":{},"dur":{},"args":{{{}}}}})",
-                        std::exchange(separator, ",\n"), slice.track, quoted(slice.name), quoted(slice.category),
-                        microseconds(slice.begin_ns - origin_ns), microseconds(slice.end_ns - slice.begin_ns),
-                        arguments_json(slice.arguments));
+                        std::exchange(separator, ",\n"), slice.track, json_string(slice.name),
+                        json_string(slice.category), microseconds(slice.begin_ns - origin_ns),
+                        microseconds(slice.end_ns - slice.begin_ns), arguments_json(slice.arguments));
   }
   return text + "\n]}\n";
 }
