@@ -50,6 +50,7 @@ class Communicator {
 
   int rank() const { return exchange_->rank(); }
   int ranks() const { return exchange_->ranks(); }
+  size_t gates() const { return schedule_.size(); }  // of a step
 
   // Where the caller writes its contribution to the gate `entry`, [rows, row_bytes / 4]: the outgoing slot itself.
   View slot(int entry, int rows);
