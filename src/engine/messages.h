@@ -39,8 +39,8 @@ struct RankStart {
   Isa isa = Isa::kAvx512;
   int max_rows = 1, pages = 0, slots = 0, sequences = 1;
   int gate_timeout_ms = 5000;
-  int port = 0;             // tcp: rank r listens on port + r; 0: any
-  std::string world_token;  // tcp: 16 random bytes in hexadecimal, known to this world's ranks only
+  int port = 0;           // tcp: rank r listens on port + r; 0: any
+  std::string world_key;  // tcp: a SecretKey in hexadecimal, known to this world's ranks only
   bool hash_gates = false;
   bool gate_profile = false, gate_trace = false;
 };

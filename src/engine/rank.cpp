@@ -12,7 +12,7 @@
 #include "gate/exchange.h"
 #include "model/decoder.h"
 #include "model/gates.h"
-#include "transport/rendezvous.h"
+#include "transport/mesh.h"
 #include "transport/wait_policy.h"
 
 namespace coprime {
@@ -44,14 +44,6 @@ int64_t anonymous_bytes() {
   return 0;
 }
 
-WorldToken token_from_hex(const std::string& text) {
-  WorldToken token{};
-  if (text.size() != 2 * token.size()) fail(ErrorKind::kInternal, "a world token of {} digits", text.size());
-  for (size_t i = 0; i < token.size(); ++i)
-    token[i] = static_cast<std::byte>(std::stoul(text.substr(2 * i, 2), nullptr, 16));
-  return token;
-}
-
 // Counts the rank's progress while it loads: a peer's patience, and the front's, watch it.
 class CountingSink final : public WeightSink {
  public:
@@ -78,12 +70,17 @@ std::unique_ptr<Exchange> join_world(Channel& control, const RankStart& start, U
     for (int rank = 0; rank < start.plan.ranks; ++rank) links.region_ranks.push_back(rank);
   } else if (start.plan.ranks > 1) {
     const auto port = static_cast<uint16_t>(start.port == 0 ? 0 : start.port + start.rank);
-    const MeshListener listener = MeshListener::open(start.rank, port);
+    const Listener listener = Listener::open({"127.0.0.1", port}, false, "choose another --port");
     send_text(control, MessageType::kListening, ports_to_json({listener.port()}));
     const std::vector<int> table = ports_from_json(message_text(expect(control, MessageType::kPeers)));
-    const std::vector<uint16_t> ports(table.begin(), table.end());
-    auto mesh = connect_mesh(listener, ports, token_from_hex(start.world_token), kConnectTimeoutMs);
-    for (UniqueFd& socket : mesh) links.peers.push_back({.socket = std::move(socket)});
+    std::vector<Endpoint> endpoints;
+    for (const int peer_port : table) endpoints.push_back({"127.0.0.1", static_cast<uint16_t>(peer_port)});
+    const Membership me{
+        .rank = start.rank, .ranks = start.plan.ranks, .key = secret_key_from_hex(start.world_key, "the world's key")};
+    for (MeshConnection& connection :
+         connect_mesh(listener, endpoints, (1u << start.plan.ranks) - 1, me, kConnectTimeoutMs)) {
+      links.peers.push_back({.socket = std::move(connection.socket)});
+    }
   }
   return std::make_unique<Exchange>(std::move(links), std::move(schedule), std::move(progress), settings);
 }
