@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "gate/exchange.h"
+#include "transport/authenticated_queue_pair.h"
 #include "transport/mesh.h"
 #include "transport/progress_page.h"
 #include "transport/shm/shm_region.h"
@@ -107,7 +108,9 @@ class TestWorld {
           connection.pair = std::make_unique<TcpQueuePair>(std::move(connection.socket), settings.epoch);
         }
         if (link_ == Link::kSealed || link_ == Link::kSealedUc) {
-          connection.pair = seal(std::move(connection.pair), *session_key, rank, peer, settings.epoch);
+          const AuthenticatedQueuePair::Session session{session_key->bytes(), settings.epoch, rank, peer};
+          connection.pair = std::make_unique<AuthenticatedQueuePair>(std::move(connection.pair), session,
+                                                                     largest_slot_bytes(schedule_));
         }
       }
       links.windowed = is_uc();
