@@ -25,9 +25,9 @@
 
 namespace coprime::testing {
 
-// kMixed: the first two thirds of the ranks share memory, the others and they are joined by TCP. kUc and kApple: soft UC
-// as the standard has it, with a cap of 16 KiB, and as between Macs. kSealed: TCP with authenticated messages, kSealedUc:
-// UC with them.
+// kMixed: the first two thirds of the ranks share memory, the others and they are joined by TCP. kUc and kApple: soft
+// UC as the standard has it, with a cap of 16 KiB, and as between Macs. kSealed: TCP with authenticated messages,
+// kSealedUc: UC with them.
 enum class Link { kShm, kTcp, kMixed, kUc, kApple, kSealed, kSealedUc };
 inline const char* link_name(Link link) {
   switch (link) {
@@ -65,7 +65,9 @@ class TestWorld {
   TestWorld(Link link, int ranks, GateSchedule schedule, SoftUcOptionsFn device = {})
       : link_(link),
         ranks_(ranks),
-        sharing_(link == Link::kShm ? ranks : link == Link::kMixed ? (2 * ranks + 2) / 3 : 0),
+        sharing_(link == Link::kShm     ? ranks
+                 : link == Link::kMixed ? (2 * ranks + 2) / 3
+                                        : 0),
         schedule_(std::move(schedule)),
         device_(std::move(device)),
         progress_(std::make_shared<const ProgressPage>(ProgressPage::create(ranks))) {
