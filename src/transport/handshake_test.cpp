@@ -236,7 +236,7 @@ TEST(Handshake, another_protocol_is_named_by_its_first_bytes) {
 // Random bytes, valid beginnings with random ends, in random pieces: nobody gets in, nothing is kept beyond the bounds.
 TEST(HandshakeSoak, random_bytes_never_succeed) {
   const SecretKey key = make_secret_key();
-  std::mt19937 random(1);
+  std::mt19937 random(1);  // the same bytes on every run
   for (int round = 0; round < 20'000; ++round) {
     Handshake dialler = Handshake::dial(key, bytes_of("rank 1")), acceptor = Handshake::accept(key);
     const bool attacks_acceptor = round % 2 == 0;
@@ -247,7 +247,7 @@ TEST(HandshakeSoak, random_bytes_never_succeed) {
       if (!attacks_acceptor) give(honest, dialler.unsent());
       bytes.assign(honest.unsent().begin(), honest.unsent().end());
       if (round % 8 < 2) {  // and a length that is allowed
-        const uint32_t head[2] = {random() % 6, random() % 5000};
+        const uint32_t head[2] = {static_cast<uint32_t>(random() % 6), static_cast<uint32_t>(random() % 5000)};
         const auto words = std::as_bytes(std::span(head));
         bytes.insert(bytes.end(), words.begin() + (attacks_acceptor ? 4 : 0), words.end());
       }
