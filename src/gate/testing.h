@@ -73,6 +73,11 @@ class TestWorld {
   }
   std::unique_ptr<Exchange> join(int rank) const { return join(rank, settings()); }
   std::unique_ptr<Exchange> join(int rank, const ExchangeSettings& settings) const {
+    return join(rank, settings, progress_);
+  }
+  // On a page of its own: a rank of another host.
+  std::unique_ptr<Exchange> join(int rank, const ExchangeSettings& settings,
+                                 std::shared_ptr<const ProgressPage> page) const {
     WorldLinks links{.rank = rank, .ranks = ranks_};
     if (rank < sharing_) {
       links.region = region_;
@@ -83,7 +88,7 @@ class TestWorld {
       auto mesh = connect_mesh(listeners_[static_cast<size_t>(rank)], endpoints_, (1u << ranks_) - 1, me, 20'000);
       for (MeshConnection& connection : mesh) links.peers.push_back({.socket = std::move(connection.socket)});
     }
-    return std::make_unique<Exchange>(std::move(links), schedule_, progress_, settings);
+    return std::make_unique<Exchange>(std::move(links), schedule_, std::move(page), settings);
   }
 
  private:
