@@ -89,6 +89,11 @@ class TestWorld {
   }
   std::unique_ptr<Exchange> join(int rank) const { return join(rank, settings()); }
   std::unique_ptr<Exchange> join(int rank, const ExchangeSettings& settings) const {
+    return join(rank, settings, progress_);
+  }
+  // On a page of its own: a rank of another host.
+  std::unique_ptr<Exchange> join(int rank, const ExchangeSettings& settings,
+                                 std::shared_ptr<const ProgressPage> page) const {
     WorldLinks links{.rank = rank, .ranks = ranks_};
     if (rank < sharing_) {
       links.region = region_;
@@ -117,7 +122,7 @@ class TestWorld {
       }
       links.windowed = is_uc();
     }
-    return std::make_unique<Exchange>(std::move(links), schedule_, progress_, settings);
+    return std::make_unique<Exchange>(std::move(links), schedule_, std::move(page), settings);
   }
 
  private:
