@@ -4,6 +4,7 @@
 
 #include "base/check.h"
 #include "base/hash.h"
+#include "gate/chunking.h"
 
 namespace coprime {
 namespace {
@@ -11,16 +12,13 @@ namespace {
 // From this size on, reading every rank's rows costs more than a second exchange.
 constexpr int64_t kOwnerSumBytes = 64 * 1024;
 
-// Rows of a step up to which windows of posted receives are used.
-constexpr int kMostWindowRows = 32;
-
 // The first row that a rank sums; rank `ranks` ends the last.
 int64_t first_row(int rank, int rows, int ranks) { return int64_t{rows} * rank / ranks; }
 
 }  // namespace
 
 bool sums_by_owner(int rows, int64_t row_bytes, int ranks, bool windowed) {
-  if (ranks <= 2 || rows < ranks || (windowed && rows <= kMostWindowRows)) return false;
+  if (ranks <= 2 || rows < ranks || (windowed && row_class(rows) != RowClass::kBulk)) return false;
   return rows * row_bytes >= kOwnerSumBytes;
 }
 
