@@ -30,6 +30,8 @@ void visit_start(Field&& field, Start& start) {
   field("port", start.port);
   field("world_key", start.world_key);
   field("hash_gates", start.hash_gates);
+  field("gate_profile", start.gate_profile);
+  field("gate_trace", start.gate_trace);
 }
 
 template <class Field, class Ready>

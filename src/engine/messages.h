@@ -24,6 +24,7 @@ enum class MessageType : uint32_t {
   kResult,     // rank to front: StepResult
   kStop,       // front to rank: end
   kFailure,    // rank to front: an Error; the rank ends
+  kReport,     // rank to front: a line for a person, at any time
 };
 
 enum class Link : uint8_t { kShm, kTcp };
@@ -41,6 +42,7 @@ struct RankStart {
   int port = 0;           // tcp: rank r listens on port + r; 0: any
   std::string world_key;  // tcp: a SecretKey in hexadecimal, known to this world's ranks only
   bool hash_gates = false;
+  bool gate_profile = false, gate_trace = false;
 };
 
 struct RankReady {

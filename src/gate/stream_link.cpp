@@ -14,10 +14,10 @@ namespace {
 class StreamLink final : public PeerLink {
  public:
   StreamLink(std::unique_ptr<QueuePair> pair, size_t slot_bytes, std::span<std::byte> out_slots)
-      : pair_(std::move(pair)),
-        slot_bytes_(slot_bytes),
+      : slot_bytes_(slot_bytes),
         stride_((kHeadroom + slot_bytes + 4095) / 4096 * 4096),
-        slots_(2 * stride_) {
+        slots_(2 * stride_),
+        pair_(std::move(pair)) {
     COPRIME_CHECK(pair_->register_memory({slots_.data(), slots_.size()}) && pair_->register_memory(out_slots),
                   "a stream's memory is not registered");
     post_receive(1);
@@ -73,9 +73,9 @@ class StreamLink final : public PeerLink {
     pair_->post_recv({&request, 1});
   }
 
-  std::unique_ptr<QueuePair> pair_;
   size_t slot_bytes_, stride_;
-  Buffer slots_;  // by parity
+  Buffer slots_;                     // by parity
+  std::unique_ptr<QueuePair> pair_;  // lets go of the slots first
   uint64_t sequence_ = 0, sent_ = 0, received_ = 0;
   std::array<Arrival, 2> arrivals_;
 };
