@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <cctype>
 #include <charconv>
+#include <cstdio>
+
+#include "gate/constants.h"
 
 namespace coprime {
 namespace {
@@ -35,6 +38,14 @@ CLI::Validator in_range(T least, T most) {
 
 constexpr int64_t kMaxCount = int64_t{1} << 40;
 constexpr uint64_t kMaxSeed = UINT64_MAX;
+
+// A rank may be another host's: what it says is shown as one line of plain text.
+void print_report(int rank, std::string_view line) {
+  std::string text(line);
+  std::ranges::replace_if(
+      text, [](unsigned char c) { return std::iscntrl(c) != 0; }, '?');
+  fmt::print(stderr, "coprime: rank {}: {}\n", rank, text);
+}
 
 }  // namespace
 
@@ -69,6 +80,11 @@ void add_world_flags(CLI::App& app, WorldSettings& s) {
       ->check(CLI::IsMember({"best", "avx512", "avx2", "reference"}))
       ->capture_default_str();
   add(app, "--hash-gates", s.hash_gates, "debugging: compare every gate's result between the ranks");
+  add(app, "--gate-profile", s.gate_profile,
+      fmt::format("each rank's mean times to post and to wait, by kind of gate, every {} gates, on standard error",
+                  kProfileSamples));
+  add(app, "--gate-trace", s.gate_trace,
+      "debugging: layer, gate, slot and sequence of every gate of every rank, on standard error; slow");
 }
 
 void add_generate_flags(CLI::App& app, GenerateSettings& s) {
@@ -88,6 +104,8 @@ void add_generate_flags(CLI::App& app, GenerateSettings& s) {
   add(app, "--seed", s.seed, "of the draws [random]")->check(in_range(uint64_t{0}, kMaxSeed));
   add(app, "--stop", s.stops, "end before this text; may be given again")->take_all();
   add(app, "--stats", s.stats, "a table of geometry, memory, speed and gates, on standard error");
+  add(app, "--trace", s.trace,
+      "file to write: what all ranks did in the first step and in a step of decode, for ui.perfetto.dev");
   add(app, "--json", s.json, "one JSON object instead of the streaming text");
 }
 
@@ -108,6 +126,9 @@ WorldOptions WorldSettings::options() const {
   options.gate_timeout_ms = gate_timeout_ms;
   options.port = port;
   options.hash_gates = hash_gates;
+  options.gate_profile = gate_profile;
+  options.gate_trace = gate_trace;
+  if (gate_profile || gate_trace) options.on_report = print_report;
   return options;
 }
 

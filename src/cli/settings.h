@@ -18,7 +18,7 @@ struct WorldSettings {
   int ranks = 1, threads = 0, pad_for = 0, prefill_chunk = 256, gate_timeout_ms = 5000, port = 0;
   int64_t mlp_width = 0;
   std::string link = "shm", math = "f32", kv = "f32", isa = "best";
-  bool exact = false, hash_gates = false;
+  bool exact = false, hash_gates = false, gate_profile = false, gate_trace = false;
 
   WorldOptions options() const;  // but for context and sequences, which depend on the request
 };
@@ -30,6 +30,7 @@ struct GenerateSettings {
   std::optional<uint64_t> seed;  // unset: random
   int64_t max_tokens = 0;        // 0: to the context's end
   std::vector<std::string> stops;
+  std::string trace;  // file; empty: none
   bool stats = false, json = false;
 };
 

@@ -8,7 +8,8 @@
 #include "base/error.h"
 #include "checkpoint/checkpoint.h"
 #include "model/gates.h"
-#include "transport/rendezvous.h"
+#include "trace/clock_id.h"
+#include "transport/secret_key.h"
 #include "transport/wait_policy.h"
 
 namespace coprime {
@@ -19,12 +20,6 @@ constexpr int kPollMs = 100;
 // After the first sign of trouble, how long the front listens for a better one: a dead process explains its peers'
 // errors.
 constexpr int kPostMortemMs = 300;
-
-std::string hex(std::span<const std::byte> bytes) {
-  std::string text;
-  for (std::byte byte : bytes) text += fmt::format("{:02x}", static_cast<unsigned>(byte));
-  return text;
-}
 
 std::span<const std::byte> as_bytes(std::string_view text) { return std::as_bytes(std::span(text)); }
 }  // namespace
@@ -37,7 +32,7 @@ Front::Front(const WorldOptions& options)
   check_checkpoint(Checkpoint::open(options.model), plan_);  // one clear error, before anything is started
   if (options_.threads == 0) options_.threads = std::max(1, usable_cores() / plan_.ranks());
   if (options_.link == Link::kShm && plan_.ranks() > 1) {
-    window_ = ShmRegion::create(plan_.ranks(), largest_slot_bytes(make_decode_schedule(plan_, options_.max_rows)));
+    window_ = ShmRegion::create(plan_.ranks(), largest_slot_bytes(schedule()));
   }
   launcher_ = std::make_unique<Launcher>(plan_.ranks(), window_ ? window_->fd() : -1, progress_.fd(), options_.launch);
   start();
@@ -54,7 +49,7 @@ Front::~Front() {
   }
 }
 
-int Front::gates_per_step() const { return static_cast<int>(make_decode_schedule(plan_, 1).size()); }
+GateSchedule Front::schedule() const { return make_decode_schedule(plan_, options_.max_rows); }
 
 void Front::start() {
   RankStart start{.model = options_.model.string(),
@@ -68,8 +63,10 @@ void Front::start() {
                   .sequences = options_.sequences,
                   .gate_timeout_ms = options_.gate_timeout_ms,
                   .port = options_.port,
-                  .hash_gates = options_.hash_gates};
-  if (options_.link == Link::kTcp) start.world_token = hex(make_world_token());
+                  .hash_gates = options_.hash_gates,
+                  .gate_profile = options_.gate_profile,
+                  .gate_trace = options_.gate_trace};
+  if (options_.link == Link::kTcp) start.world_key = to_hex(make_secret_key());
   for (int rank = 0; rank < plan_.ranks(); ++rank) {
     start.rank = rank;
     start.isa = options_.isa[std::min(static_cast<size_t>(rank), options_.isa.size() - 1)];
@@ -130,6 +127,10 @@ std::vector<Message> Front::collect(MessageType type, const std::string& doing) 
       const Channel::Received received = launcher_->channel(static_cast<int>(r)).receive(messages[r], 0);
       if (received == Channel::Received::kTimeout) continue;
       if (received == Channel::Received::kClosed) fail_world(doing, std::nullopt);
+      if (messages[r].type == static_cast<uint32_t>(MessageType::kReport)) {
+        if (options_.on_report) options_.on_report(static_cast<int>(r), message_text(messages[r]));
+        continue;
+      }
       if (messages[r].type == static_cast<uint32_t>(MessageType::kFailure))
         fail_world(doing, rank_failure_from_json(message_text(messages[r])));
       if (messages[r].type != static_cast<uint32_t>(type))
@@ -178,7 +179,7 @@ void Front::fail_world(const std::string& doing, const std::optional<RankFailure
 }
 
 const std::vector<RowLogits>& Front::step(StepBatch& batch) {
-  const int64_t begin_us = now_us();
+  const int64_t begin_ns = now_ns();
   batch.step = next_step_++;
   const std::vector<std::byte> bytes = encode(batch);
   const std::string doing = fmt::format("in step {}", batch.step);
@@ -193,9 +194,15 @@ const std::vector<RowLogits>& Front::step(StepBatch& batch) {
   for (const Message& message : collect(MessageType::kResult, doing))
     results.push_back(decode_step_result(message.bytes));
   merge(results, batch);
+  if (batch.trace) keep_trace(results, begin_ns);
   ++statistics_.steps;
-  statistics_.step_us += now_us() - begin_us;
+  statistics_.step_us += (now_ns() - begin_ns) / 1000;
   return rows_;
+}
+
+void Front::keep_trace(std::vector<StepResult>& results, int64_t begin_ns) {
+  trace_ = {.step = results[0].step, .clock = clock_id(), .begin_ns = begin_ns, .end_ns = now_ns()};
+  for (StepResult& result : results) trace_.ranks.push_back(std::move(result.recorded));
 }
 
 void Front::merge(const std::vector<StepResult>& results, const StepBatch& batch) {
@@ -211,7 +218,7 @@ void Front::merge(const std::vector<StepResult>& results, const StepBatch& batch
     for (size_t gate = 0; gate < result.gate_hashes.size(); ++gate) {
       if (result.gate_hashes[gate] != results[0].gate_hashes.at(gate)) {
         fail(ErrorKind::kInternal, "ranks 0 and {} hold different bits after step {}, {}", rank, batch.step,
-             gate_text(make_decode_schedule(plan_, options_.max_rows).at(gate)));
+             gate_text(schedule().at(gate)));
       }
     }
     compute_us += result.compute_us;

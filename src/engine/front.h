@@ -5,12 +5,14 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "engine/launcher.h"
 #include "engine/messages.h"
+#include "engine/step_trace.h"
 #include "geometry/shard_plan.h"
 #include "model/step_batch.h"
 #include "transport/progress_page.h"
@@ -31,6 +33,8 @@ struct WorldOptions {
   int gate_timeout_ms = 5000;
   int port = 0;
   bool hash_gates = false;
+  bool gate_profile = false, gate_trace = false;
+  std::function<void(int rank, std::string_view line)> on_report;  // what ranks have to say meanwhile; may be empty
   LaunchOptions launch;
 };
 
@@ -56,7 +60,8 @@ class Front {
   const ShardPlan& plan() const { return plan_; }
   const WorldOptions& options() const { return options_; }
   const std::vector<RankReady>& ranks() const { return ready_; }
-  int gates_per_step() const;
+  GateSchedule schedule() const;
+  int gates_per_step() const { return static_cast<int>(schedule().size()); }
   pid_t process(int rank) const { return launcher_->process(rank); }
   const WorldStatistics& statistics() const { return statistics_; }
 
@@ -66,6 +71,9 @@ class Front {
   // Fills in the step's number. One RowLogits for each request, in order; valid until the next step.
   const std::vector<RowLogits>& step(StepBatch& batch);
 
+  // Of the last step whose batch asked for a trace; its name is the caller's to give.
+  const StepTrace& trace() const { return trace_; }
+
  private:
   void start();
   void exchange_ports();
@@ -74,6 +82,7 @@ class Front {
   std::vector<Message> collect(MessageType type, const std::string& doing);
   [[noreturn]] void fail_world(const std::string& doing, const std::optional<RankFailure>& reported);
   uint64_t total_progress() const;
+  void keep_trace(std::vector<StepResult>& results, int64_t begin_ns);
   void merge(const std::vector<StepResult>& results, const StepBatch& batch);
 
   WorldOptions options_;
@@ -85,6 +94,7 @@ class Front {
   std::vector<RankReady> ready_;
   uint64_t next_step_ = 1;
   std::vector<RowLogits> rows_;
+  StepTrace trace_;
   WorldStatistics statistics_;
 };
 

@@ -28,8 +28,10 @@ void visit_start(Field&& field, Start& start) {
   field("sequences", start.sequences);
   field("gate_timeout_ms", start.gate_timeout_ms);
   field("port", start.port);
-  field("world_token", start.world_token);
+  field("world_key", start.world_key);
   field("hash_gates", start.hash_gates);
+  field("gate_profile", start.gate_profile);
+  field("gate_trace", start.gate_trace);
 }
 
 template <class Field, class Ready>

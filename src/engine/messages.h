@@ -24,6 +24,7 @@ enum class MessageType : uint32_t {
   kResult,     // rank to front: StepResult
   kStop,       // front to rank: end
   kFailure,    // rank to front: an Error; the rank ends
+  kReport,     // rank to front: a line for a person, at any time
 };
 
 enum class Link : uint8_t { kShm, kTcp };
@@ -38,9 +39,10 @@ struct RankStart {
   Isa isa = Isa::kAvx512;
   int max_rows = 1, pages = 0, slots = 0, sequences = 1;
   int gate_timeout_ms = 5000;
-  int port = 0;             // tcp: rank r listens on port + r; 0: any
-  std::string world_token;  // tcp: 16 random bytes in hexadecimal, known to this world's ranks only
+  int port = 0;           // tcp: rank r listens on port + r; 0: any
+  std::string world_key;  // tcp: a SecretKey in hexadecimal, known to this world's ranks only
   bool hash_gates = false;
+  bool gate_profile = false, gate_trace = false;
 };
 
 struct RankReady {

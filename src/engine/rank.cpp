@@ -6,11 +6,13 @@
 #include "base/clock.h"
 #include "base/hash.h"
 #include "collective/communicator.h"
+#include "engine/gate_reports.h"
 #include "engine/messages.h"
+#include "engine/step_recorder.h"
 #include "gate/exchange.h"
 #include "model/decoder.h"
 #include "model/gates.h"
-#include "transport/rendezvous.h"
+#include "transport/mesh.h"
 #include "transport/wait_policy.h"
 
 namespace coprime {
@@ -42,14 +44,6 @@ int64_t anonymous_bytes() {
   return 0;
 }
 
-WorldToken token_from_hex(const std::string& text) {
-  WorldToken token{};
-  if (text.size() != 2 * token.size()) fail(ErrorKind::kInternal, "a world token of {} digits", text.size());
-  for (size_t i = 0; i < token.size(); ++i)
-    token[i] = static_cast<std::byte>(std::stoul(text.substr(2 * i, 2), nullptr, 16));
-  return token;
-}
-
 // Counts the rank's progress while it loads: a peer's patience, and the front's, watch it.
 class CountingSink final : public WeightSink {
  public:
@@ -76,12 +70,17 @@ std::unique_ptr<Exchange> join_world(Channel& control, const RankStart& start, U
     for (int rank = 0; rank < start.plan.ranks; ++rank) links.region_ranks.push_back(rank);
   } else if (start.plan.ranks > 1) {
     const auto port = static_cast<uint16_t>(start.port == 0 ? 0 : start.port + start.rank);
-    const MeshListener listener = MeshListener::open(start.rank, port);
+    const Listener listener = Listener::open({"127.0.0.1", port}, false, "choose another --port");
     send_text(control, MessageType::kListening, ports_to_json({listener.port()}));
     const std::vector<int> table = ports_from_json(message_text(expect(control, MessageType::kPeers)));
-    const std::vector<uint16_t> ports(table.begin(), table.end());
-    auto mesh = connect_mesh(listener, ports, token_from_hex(start.world_token), kConnectTimeoutMs);
-    for (UniqueFd& socket : mesh) links.peers.push_back({.socket = std::move(socket)});
+    std::vector<Endpoint> endpoints;
+    for (const int peer_port : table) endpoints.push_back({"127.0.0.1", static_cast<uint16_t>(peer_port)});
+    const Membership me{
+        .rank = start.rank, .ranks = start.plan.ranks, .key = secret_key_from_hex(start.world_key, "the world's key")};
+    for (MeshConnection& connection :
+         connect_mesh(listener, endpoints, (1u << start.plan.ranks) - 1, me, kConnectTimeoutMs)) {
+      links.peers.push_back({.socket = std::move(connection.socket)});
+    }
   }
   return std::make_unique<Exchange>(std::move(links), std::move(schedule), std::move(progress), settings);
 }
@@ -102,19 +101,43 @@ std::string order_text(const Device& device) {
                      static_cast<int>(device.attention_order()));
 }
 
-void serve_steps(Channel& control, Decoder& decoder, const Communicator& communicator) {
+// Those that watch a rank's gates, as its settings and the steps ask. They outlive the communicator that they watch.
+struct Observers {
+  std::optional<GateProfile> profile;
+  std::optional<GateTrace> trace;
+  std::optional<StepRecorder> recorder;  // from the first step that is to be traced
+};
+
+void observe_gates(Observers& observers, Communicator& communicator, Channel& control, const RankStart& start) {
+  if (start.gate_profile) communicator.observe(observers.profile.emplace());
+  if (start.gate_trace) {
+    communicator.observe(observers.trace.emplace(
+        [&control](const std::string& line) { send_text(control, MessageType::kReport, line); }));
+  }
+}
+
+void serve_steps(Channel& control, Decoder& decoder, Communicator& communicator, Observers& observers) {
   Message message;
   StepResult result;
   std::vector<std::byte> bytes;
   while (control.receive(message, -1, kAwakeUs) == Channel::Received::kMessage &&
          message.type == static_cast<uint32_t>(MessageType::kStep)) {
-    const int64_t begin_us = now_us(), gate_begin_us = communicator.statistics().time_us;
+    const int64_t begin_us = now_us(), gate_begin_ns = communicator.statistics().time_ns;
     const StepBatch batch = decode_step_batch(message.bytes);
+    if (batch.trace && !observers.recorder) {
+      communicator.observe(observers.recorder.emplace(communicator.gates()));
+    }
+    result.recorded.events.clear();
+    if (batch.trace) observers.recorder->begin_step();
     decoder.step(batch, result);
+    if (batch.trace) observers.recorder->end_step(batch.step, result.recorded);
     result.step = batch.step;
     result.gate_hashes.assign(communicator.gate_hashes().begin(), communicator.gate_hashes().end());
     result.compute_us = now_us() - begin_us;
-    result.gate_us = communicator.statistics().time_us - gate_begin_us;
+    result.gate_us = (communicator.statistics().time_ns - gate_begin_ns) / 1000;
+    if (observers.profile) {
+      for (const std::string& line : observers.profile->take_lines()) send_text(control, MessageType::kReport, line);
+    }
     encode(result, bytes);
     control.send(static_cast<uint32_t>(MessageType::kResult), bytes);
   }
@@ -124,9 +147,11 @@ void load_and_serve(Channel& control, UniqueFd window, UniqueFd progress_fd, con
   const RankStart start = rank_start_from_json(message_text(expect(control, MessageType::kStart)));
   const auto progress = std::make_shared<const ProgressPage>(ProgressPage::attach(std::move(progress_fd)));
   const ShardPlan plan(read_model_shape(start.model), start.plan);
+  Observers observers;
   Communicator communicator(
       join_world(control, start, std::move(window), progress, make_decode_schedule(plan, start.max_rows)));
   communicator.hash_gates(start.hash_gates);
+  observe_gates(observers, communicator, control, start);
 
   const auto device =
       make_cpu_device({.isa = start.isa, .threads = start.threads, .progress = &progress->counter(start.rank)});
@@ -153,7 +178,7 @@ void load_and_serve(Channel& control, UniqueFd window, UniqueFd progress_fd, con
                               .resident_bytes = anonymous_bytes(),
                               .tally = decoder.weights().tally.text(),
                               .unused = decoder.weights().tally.unused}));
-  serve_steps(control, decoder, communicator);
+  serve_steps(control, decoder, communicator, observers);
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 // One rank, as a process or a thread: it loads its shard, joins the gates, and runs the steps that the front sends
-// until the front says stop or is gone. It never prints; what goes wrong travels to the front as one message.
+// until the front says stop or is gone. It never prints: what goes wrong, and what its gates have to report, travels to
+// the front.
 #pragma once
 
 #include "base/unique_fd.h"

@@ -15,6 +15,7 @@ constexpr uint32_t kLayerMask = 0xfffff;
 constexpr size_t kPageBytes = 4096;
 // A rank that waits on both kinds of links sleeps on one of them at a time.
 constexpr int64_t kMixedSleepUs = 500;
+constexpr int64_t kPolledSleepUs = 50;  // beside a link that has no events
 
 // Which gate, in one word that travels with the bytes.
 uint32_t make_tag(const GateEntry& entry, bool scattered) {
@@ -46,8 +47,8 @@ Exchange::Exchange(WorldLinks links, GateSchedule schedule, std::shared_ptr<cons
       epoch_(settings.epoch),
       schedule_(std::move(schedule)),
       slot_bytes_(largest_slot_bytes(schedule_)),
-      slot_stride_(round_up(slot_bytes_, kPageBytes)),
-      watch_(std::move(progress), links.rank, settings.timeout_ms),
+      slot_stride_(round_up(kHeadroom + slot_bytes_, kPageBytes)),
+      watch_(std::move(progress), links.rank, settings.timeout_ms, settings.epoch),
       policy_(settings.wait) {
   COPRIME_CHECK(ranks_ >= 1 && ranks_ <= kMaxRanks && rank_ >= 0 && rank_ < ranks_, "rank {} of {}", rank_, ranks_);
   region_index_.fill(-1);
@@ -74,9 +75,11 @@ Exchange::Exchange(WorldLinks links, GateSchedule schedule, std::shared_ptr<cons
     if (connection.pair == nullptr) {
       link = make_stream_link(std::make_unique<TcpQueuePair>(std::move(connection.socket), epoch_), slot_bytes_,
                               out_slots);
-    } else {
-      COPRIME_CHECK(suits_stream_link(connection.pair->limits(), slot_bytes_));
+    } else if (suits_stream_link(connection.pair->limits(), slot_bytes_)) {
       link = make_stream_link(std::move(connection.pair), slot_bytes_, out_slots);
+    } else {
+      link =
+          make_window_link(std::move(connection.pair), SideChannel(std::move(connection.socket)), schedule_, out_slots);
     }
     link_peers_ |= 1u << peer;
   }
@@ -84,7 +87,7 @@ Exchange::Exchange(WorldLinks links, GateSchedule schedule, std::shared_ptr<cons
 
 std::span<std::byte> Exchange::slot(uint64_t sequence) {
   if (window_) return window_->slot(sequence);
-  return {slots_.data() + (sequence & 1) * slot_stride_, slot_bytes_};
+  return {slots_.data() + (sequence & 1) * slot_stride_ + kHeadroom, slot_bytes_};
 }
 
 void Exchange::begin_step(int rows, int next_rows) {
@@ -150,6 +153,7 @@ void Exchange::send() {
                              .entry = entry_,
                              .tag = tag_,
                              .out = slot(sequence_).subspan(part.begin, part.end - part.begin),
+                             .headroom = window_ || part.begin > 0 ? 0 : kHeadroom,
                              .incoming = incoming_[static_cast<size_t>(peer)]});
     });
   }
@@ -225,11 +229,12 @@ uint32_t Exchange::not_yet_seen(uint32_t missing) const {
 }
 
 void Exchange::sleep(uint32_t unseen, uint32_t on_links) {
-  const int64_t longest_us = unseen != 0 && on_links != 0 ? kMixedSleepUs : watch_.sleep_us();
+  int64_t longest_us = unseen != 0 && on_links != 0 ? kMixedSleepUs : watch_.sleep_us();
   if (on_links == 0) return window_->sleep(sequence_, longest_us);
   std::array<pollfd, 2 * kMaxRanks> wanted;
   size_t count = 0;
   for_each_peer(on_links, [&](int peer) {
+    if (!peer_link(peer).can_sleep()) longest_us = std::min(longest_us, kPolledSleepUs);
     count += static_cast<size_t>(peer_link(peer).wait_on(std::span(wanted).subspan(count, 2)));
   });
   const timespec timeout = {.tv_sec = longest_us / 1'000'000, .tv_nsec = longest_us % 1'000'000 * 1000};
@@ -264,8 +269,8 @@ void Exchange::release() {
   for_each_peer(link_peers_, [&](int peer) { peer_link(peer).released(); });
 }
 
-void Exchange::give_up(const Verdict& verdict) {
-  watch_.give_up(verdict.blamed);
+void Exchange::give_up(const Verdict& found) {
+  const Verdict verdict = watch_.settle(found);
   if (window_) window_->ring();
   const auto& blamed = peer_links_[static_cast<size_t>(verdict.blamed)];
   std::string state = blamed == nullptr ? std::string() : blamed->waiting_for();
@@ -277,7 +282,7 @@ void Exchange::give_up(const Verdict& verdict) {
 
 void Exchange::abandon(const Error& error) {
   if (!error_) {
-    watch_.give_up(rank_);
+    watch_.settle({.blamed = rank_});
     if (window_) window_->ring();
     error_.emplace(error);
   }

@@ -67,6 +67,7 @@ class Exchange {
   int ranks() const { return ranks_; }
   const GateSchedule& schedule() const { return schedule_; }
   bool windowed() const { return windowed_; }
+  uint64_t sequence() const { return sequence_; }  // of the last gate that was published
 
   // A step of the schedule begins, of so many rows; the next one is expected to have next_rows. A wrong expectation
   // costs a barrier where receives are posted ahead, and is otherwise harmless; all ranks must say the same.
@@ -100,6 +101,7 @@ class Exchange {
     size_t begin = 0, end = 0;
   };
 
+  static constexpr size_t kHeadroom = 64;  // and the slots stay aligned
   std::span<std::byte> slot(uint64_t sequence);
   void begin_gate(int entry, bool scattered, std::span<const size_t> incoming);
   void send();
@@ -116,7 +118,7 @@ class Exchange {
   void check_tag(int peer, uint32_t tag);
   void check_bytes(int peer, size_t bytes);
   void set_view(int peer, std::span<const std::byte> view) { views_[static_cast<size_t>(peer)] = view; }
-  [[noreturn]] void give_up(const Verdict& verdict);
+  [[noreturn]] void give_up(const Verdict& found);
   void throw_if_broken() const {
     if (error_) [[unlikely]]
       throw *error_;
@@ -132,7 +134,7 @@ class Exchange {
   std::array<int, kMaxRanks> region_index_ = {};  // -1: not in the region
   uint32_t window_peers_ = 0, link_peers_ = 0;    // a bit a peer
   Buffer slots_;                                  // the outgoing slots, where there is no window
-  size_t slot_stride_ = 0;
+  size_t slot_stride_ = 0;                        // each with kHeadroom before it
   std::array<std::unique_ptr<PeerLink>, kMaxRanks> peer_links_;
 
   PeerWatch watch_;
