@@ -22,6 +22,7 @@ endfunction()
 coprime_system_library(xxhash xxhash.h xxhash)
 coprime_system_library(pcre2 pcre2.h pcre2-8)
 coprime_system_library(utf8proc utf8proc.h utf8proc)
+coprime_system_library(sodium sodium.h sodium)
 
 if(NOT TARGET hwy::hwy)
   add_library(hwy::hwy ALIAS hwy)

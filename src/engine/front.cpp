@@ -8,7 +8,7 @@
 #include "base/error.h"
 #include "checkpoint/checkpoint.h"
 #include "model/gates.h"
-#include "transport/rendezvous.h"
+#include "transport/secret_key.h"
 #include "transport/wait_policy.h"
 
 namespace coprime {
@@ -19,12 +19,6 @@ constexpr int kPollMs = 100;
 // After the first sign of trouble, how long the front listens for a better one: a dead process explains its peers'
 // errors.
 constexpr int kPostMortemMs = 300;
-
-std::string hex(std::span<const std::byte> bytes) {
-  std::string text;
-  for (std::byte byte : bytes) text += fmt::format("{:02x}", static_cast<unsigned>(byte));
-  return text;
-}
 
 std::span<const std::byte> as_bytes(std::string_view text) { return std::as_bytes(std::span(text)); }
 }  // namespace
@@ -69,7 +63,7 @@ void Front::start() {
                   .gate_timeout_ms = options_.gate_timeout_ms,
                   .port = options_.port,
                   .hash_gates = options_.hash_gates};
-  if (options_.link == Link::kTcp) start.world_token = hex(make_world_token());
+  if (options_.link == Link::kTcp) start.world_key = to_hex(make_secret_key());
   for (int rank = 0; rank < plan_.ranks(); ++rank) {
     start.rank = rank;
     start.isa = options_.isa[std::min(static_cast<size_t>(rank), options_.isa.size() - 1)];

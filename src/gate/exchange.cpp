@@ -47,7 +47,7 @@ Exchange::Exchange(WorldLinks links, GateSchedule schedule, std::shared_ptr<cons
       schedule_(std::move(schedule)),
       slot_bytes_(largest_slot_bytes(schedule_)),
       slot_stride_(round_up(slot_bytes_, kPageBytes)),
-      watch_(std::move(progress), links.rank, settings.timeout_ms),
+      watch_(std::move(progress), links.rank, settings.timeout_ms, settings.epoch),
       policy_(settings.wait) {
   COPRIME_CHECK(ranks_ >= 1 && ranks_ <= kMaxRanks && rank_ >= 0 && rank_ < ranks_, "rank {} of {}", rank_, ranks_);
   region_index_.fill(-1);
@@ -264,8 +264,8 @@ void Exchange::release() {
   for_each_peer(link_peers_, [&](int peer) { peer_link(peer).released(); });
 }
 
-void Exchange::give_up(const Verdict& verdict) {
-  watch_.give_up(verdict.blamed);
+void Exchange::give_up(const Verdict& found) {
+  const Verdict verdict = watch_.settle(found);
   if (window_) window_->ring();
   const auto& blamed = peer_links_[static_cast<size_t>(verdict.blamed)];
   std::string state = blamed == nullptr ? std::string() : blamed->waiting_for();
@@ -277,7 +277,7 @@ void Exchange::give_up(const Verdict& verdict) {
 
 void Exchange::abandon(const Error& error) {
   if (!error_) {
-    watch_.give_up(rank_);
+    watch_.settle({rank_, "stopped", error.what()});
     if (window_) window_->ring();
     error_.emplace(error);
   }

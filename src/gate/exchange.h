@@ -116,7 +116,7 @@ class Exchange {
   void check_tag(int peer, uint32_t tag);
   void check_bytes(int peer, size_t bytes);
   void set_view(int peer, std::span<const std::byte> view) { views_[static_cast<size_t>(peer)] = view; }
-  [[noreturn]] void give_up(const Verdict& verdict);
+  [[noreturn]] void give_up(const Verdict& found);
   void throw_if_broken() const {
     if (error_) [[unlikely]]
       throw *error_;

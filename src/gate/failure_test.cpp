@@ -174,7 +174,7 @@ TEST_P(Failures, a_rank_that_gives_up_tells_the_others_whom_it_blames) {
     const auto exchange = world.join(rank, world.settings(rank == 0 ? 100 : 20'000));
     pass_gate(*exchange);
     if (rank == 2) {
-      while (!world.progress().blamed_by(0)) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      while (!world.progress().verdict(1)) std::this_thread::sleep_for(std::chrono::milliseconds(1));
       std::this_thread::sleep_for(std::chrono::milliseconds(200));
       return;
     }
@@ -297,7 +297,7 @@ TEST(TcpFailures, a_peer_that_closed_because_it_gave_up_passes_on_whom_it_blames
     const auto exchange = world.join(rank, world.settings(rank == 0 ? kTimeoutMs : 20'000));
     pass_gate(*exchange);
     if (rank != 0) {
-      while (!world.progress().blamed_by(0)) {
+      while (!world.progress().verdict(1)) {
         std::this_thread::sleep_for(std::chrono::milliseconds(10));
         if (rank == 1) world.progress().advance(rank);
       }

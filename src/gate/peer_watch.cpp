@@ -11,11 +11,14 @@
 namespace coprime {
 namespace {
 constexpr int64_t kLongestSleepUs = 50'000;
-}
+// A rank that leaves when it has sent all may be seen to be gone before its last bytes are here.
+constexpr int64_t kLastBytesUs = 50'000;
+}  // namespace
 
-PeerWatch::PeerWatch(std::shared_ptr<const ProgressPage> page, int rank, int timeout_ms)
+PeerWatch::PeerWatch(std::shared_ptr<const ProgressPage> page, int rank, int timeout_ms, uint32_t epoch)
     : page_(std::move(page)),
       rank_(rank),
+      epoch_(epoch),
       timeout_us_(int64_t{timeout_ms} * 1000),
       sleep_us_(std::clamp<int64_t>(timeout_us_ / 16, 1000, kLongestSleepUs)) {
   COPRIME_CHECK(timeout_ms > 0, "time-out of {} ms", timeout_ms);
@@ -25,7 +28,7 @@ void PeerWatch::begin(uint32_t missing) {
   const int64_t time_us = now_us();
   for (; missing != 0; missing &= missing - 1) {
     const int peer = std::countr_zero(missing);
-    seen_[static_cast<size_t>(peer)] = {page_->counter(peer).load(std::memory_order_relaxed), time_us};
+    seen_[static_cast<size_t>(peer)] = {page_->counter(peer).load(std::memory_order_relaxed), time_us, -1};
   }
 }
 
@@ -37,7 +40,14 @@ std::optional<Verdict> PeerWatch::check(uint32_t missing) {
     Seen& seen = seen_[static_cast<size_t>(peer)];
     const uint64_t counter = page_->counter(peer).load(std::memory_order_relaxed);
     if (counter != seen.counter) {
-      seen = {counter, time_us};
+      seen = {counter, time_us, -1};
+    } else if (page_->is_gone(peer) && seen.gone_us < 0) {
+      seen.gone_us = time_us;
+    } else if (seen.gone_us >= 0 && time_us - seen.gone_us >= kLastBytesUs) {
+      return Verdict{peer, fmt::format("lost rank {}", peer),
+                     fmt::format("rank {} has ended, or its connection has: see what it reports, and start the ranks "
+                                 "again",
+                                 peer)};
     } else if (time_us - seen.moved_us >= timeout_us_) {
       return Verdict{
           peer, fmt::format("waited {} ms for rank {}", timeout_us_ / 1000, peer),
@@ -49,15 +59,25 @@ std::optional<Verdict> PeerWatch::check(uint32_t missing) {
 }
 
 std::optional<Verdict> PeerWatch::others_verdict() const {
-  for (int peer = 0; peer < page_->ranks(); ++peer) {
-    if (peer == rank_) continue;
-    const std::optional<int> blamed = page_->blamed_by(peer);
-    if (!blamed) continue;
-    return Verdict{
-        *blamed, "stopped waiting",
-        fmt::format("rank {} gave up on rank {}: see what both report, and start the ranks again", peer, *blamed)};
+  const std::optional<Culprit> culprit = page_->verdict(epoch_);
+  if (!culprit || culprit->origin == rank_) return std::nullopt;
+  return told_by(*culprit);
+}
+
+Verdict PeerWatch::settle(const Verdict& found) {
+  const Culprit culprit = page_->settle(epoch_, rank_, found.blamed);
+  return culprit.origin == rank_ ? found : told_by(culprit);
+}
+
+Verdict PeerWatch::told_by(const Culprit& culprit) {
+  const auto [origin, blamed] = culprit;
+  if (origin == blamed) {
+    return {blamed, "stopped waiting",
+            fmt::format("rank {} gave up for a reason of its own: see what it reports", origin)};
   }
-  return std::nullopt;
+  return {
+      blamed, "stopped waiting",
+      fmt::format("rank {} gave up on rank {} first: see what both report, and start the ranks again", origin, blamed)};
 }
 
 }  // namespace coprime

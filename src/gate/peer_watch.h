@@ -1,7 +1,7 @@
 // Deadlines of one rank's waits, counted for each peer from the last time that its progress counter moved.
 //
 // Time is looked at only between sleeps: a wait that succeeds without sleeping costs nothing here. A rank that gives up
-// says so on the progress page, with the peer that it blames, and the others then blame the same one at once.
+// settles on the progress page whom the world blames, and all ranks then name the same one, and who found it first.
 #pragma once
 
 #include <array>
@@ -23,7 +23,7 @@ struct Verdict {
 
 class PeerWatch {
  public:
-  PeerWatch(std::shared_ptr<const ProgressPage> page, int rank, int timeout_ms);
+  PeerWatch(std::shared_ptr<const ProgressPage> page, int rank, int timeout_ms, uint32_t epoch);
 
   // This rank has come further.
   void advance() { page_->advance(rank_); }
@@ -37,17 +37,21 @@ class PeerWatch {
   // Whether another rank has given up.
   std::optional<Verdict> others_verdict() const;
 
-  void give_up(int blamed) { page_->give_up(rank_, blamed); }
+  // This rank gives up, for what it found itself. What it must report: that, or what another rank found first.
+  Verdict settle(const Verdict& found);
   int64_t sleep_us() const { return sleep_us_; }  // the longest sleep between two checks
 
  private:
   struct Seen {
     uint64_t counter = 0;
     int64_t moved_us = 0;
+    int64_t gone_us = -1;  // when it was first seen to be gone
   };
+  static Verdict told_by(const Culprit& culprit);
 
   std::shared_ptr<const ProgressPage> page_;
   int rank_;
+  uint32_t epoch_;
   int64_t timeout_us_, sleep_us_;
   std::array<Seen, kMaxRanks> seen_ = {};
 };

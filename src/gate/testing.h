@@ -16,8 +16,8 @@
 #include <vector>
 
 #include "gate/exchange.h"
+#include "transport/mesh.h"
 #include "transport/progress_page.h"
-#include "transport/rendezvous.h"
 #include "transport/shm/shm_region.h"
 
 namespace coprime::testing {
@@ -57,10 +57,9 @@ class TestWorld {
       region_ = std::make_shared<const ShmRegion>(ShmRegion::create(sharing_, largest_slot_bytes(schedule_)));
     }
     if (sharing_ == ranks) return;
-    token_ = make_world_token();
     for (int rank = 0; rank < ranks; ++rank) {
-      listeners_.push_back(MeshListener::open(rank, 0));
-      ports_.push_back(listeners_.back().port());
+      listeners_.push_back(Listener::open({"127.0.0.1", 0}, false, "choose another port"));
+      endpoints_.push_back(listeners_.back().address().endpoint());
     }
   }
 
@@ -80,8 +79,9 @@ class TestWorld {
       for (int peer = 0; peer < sharing_; ++peer) links.region_ranks.push_back(peer);
     }
     if (sharing_ < ranks_) {
-      std::vector<UniqueFd> mesh = connect_mesh(listeners_[static_cast<size_t>(rank)], ports_, token_, 20'000);
-      for (UniqueFd& socket : mesh) links.peers.push_back({.socket = std::move(socket)});
+      const Membership me{rank, ranks_, world_, key_, 1};
+      auto mesh = connect_mesh(listeners_[static_cast<size_t>(rank)], endpoints_, (1u << ranks_) - 1, me, 20'000);
+      for (UniqueFd& socket : sockets_of(std::move(mesh))) links.peers.push_back({.socket = std::move(socket)});
     }
     return std::make_unique<Exchange>(std::move(links), schedule_, progress_, settings);
   }
@@ -92,9 +92,10 @@ class TestWorld {
   GateSchedule schedule_;
   std::shared_ptr<const ProgressPage> progress_;
   std::shared_ptr<const ShmRegion> region_;
-  WorldToken token_ = {};
-  std::vector<MeshListener> listeners_;
-  std::vector<uint16_t> ports_;
+  WorldId world_ = make_world_id();
+  SecretKey key_ = make_secret_key();
+  std::vector<Listener> listeners_;
+  std::vector<Endpoint> endpoints_;
 };
 
 // A world of one.

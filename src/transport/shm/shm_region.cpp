@@ -1,5 +1,6 @@
 #include "transport/shm/shm_region.h"
 
+#include <cstring>
 #include <limits>
 #include <new>
 
@@ -41,27 +42,26 @@ size_t ShmRegion::region_bytes(int ranks, size_t slot_bytes) {
 
 ShmRegion ShmRegion::create(int ranks, size_t slot_bytes) {
   COPRIME_CHECK(slot_bytes > 0);
-  ShmRegion region(SharedMemory::create(kWhat, region_bytes(ranks, slot_bytes), kAdvice));
-  new (region.memory_.data()) Header{kMagic, static_cast<uint64_t>(ranks), (slot_bytes + kPage - 1) / kPage * kPage};
+  const size_t bytes = region_bytes(ranks, slot_bytes), rounded = (slot_bytes + kPage - 1) / kPage * kPage;
+  ShmRegion region(SharedMemory::create(kWhat, bytes, kAdvice), ranks, rounded);
+  new (region.memory_.data()) Header{kMagic, static_cast<uint64_t>(ranks), rounded};
   return region;
 }
 
 ShmRegion ShmRegion::attach(UniqueFd fd) {
-  ShmRegion region(SharedMemory::attach(kWhat, std::move(fd)));
-  const size_t bytes = region.memory_.size();
-  const auto* header = reinterpret_cast<const Header*>(region.memory_.data());
-  const bool known = bytes >= kSlotsOffset && header->magic == kMagic && header->ranks >= 1 &&
-                     header->ranks <= kMaxRanks && header->slot_bytes <= bytes && header->slot_bytes % kPage == 0 &&
-                     region_bytes(static_cast<int>(header->ranks), header->slot_bytes) == bytes;
+  SharedMemory memory = SharedMemory::attach(kWhat, std::move(fd));
+  const size_t bytes = memory.size();
+  Header header = {};
+  if (bytes >= kSlotsOffset) std::memcpy(&header, memory.data(), sizeof header);
+  const bool known = header.magic == kMagic && header.ranks >= 1 && header.ranks <= kMaxRanks &&
+                     header.slot_bytes >= kPage && header.slot_bytes <= bytes && header.slot_bytes % kPage == 0 &&
+                     region_bytes(static_cast<int>(header.ranks), header.slot_bytes) == bytes;
   if (!known) {
     fail(ErrorKind::kLink, "descriptor {} is no shared window of this program: start front and ranks from one build",
-         region.fd());
+         memory.fd());
   }
-  return region;
+  return {std::move(memory), static_cast<int>(header.ranks), header.slot_bytes};
 }
-
-int ShmRegion::ranks() const { return static_cast<int>(reinterpret_cast<const Header*>(memory_.data())->ranks); }
-size_t ShmRegion::slot_bytes() const { return reinterpret_cast<const Header*>(memory_.data())->slot_bytes; }
 
 // Zeroed memory: sequence 0 is published, nobody sleeps.
 ShmRegion::RankControl& ShmRegion::control(int rank) const {

@@ -1,5 +1,7 @@
-// The memory of a shared window: for each rank its publications and two slots of equal size, and one bell for all. The
-// front creates it, every rank attaches. It knows the layout and nothing of the protocol: that is Window's.
+// The memory of a shared window: for each of the ranks that share it (places in a group, where the world spans hosts)
+// its publications and two slots of equal size, and one bell for all. One process creates it, the others attach. It
+// knows the layout and nothing of the protocol: that is Window's. The layout is read once, when the region is attached:
+// what peers write later cannot change it.
 #pragma once
 
 #include <atomic>
@@ -28,8 +30,8 @@ class ShmRegion {
   static size_t region_bytes(int ranks, size_t slot_bytes);  // Error(kUsage) when it overflows
 
   int fd() const { return memory_.fd(); }
-  int ranks() const;
-  size_t slot_bytes() const;
+  int ranks() const { return ranks_; }
+  size_t slot_bytes() const { return slot_bytes_; }
 
   // One rank's words. Lines are 128 bytes apart, since processors fetch them in pairs.
   struct RankControl {
@@ -50,8 +52,11 @@ class ShmRegion {
 
  private:
   struct Header;
-  explicit ShmRegion(SharedMemory memory) : memory_(std::move(memory)) {}
+  ShmRegion(SharedMemory memory, int ranks, size_t slot_bytes)
+      : memory_(std::move(memory)), ranks_(ranks), slot_bytes_(slot_bytes) {}
   SharedMemory memory_;
+  int ranks_;
+  size_t slot_bytes_;
 };
 
 }  // namespace coprime
