@@ -65,7 +65,7 @@ int main(int argc, char** argv) {
     if (::fcntl(fd, F_GETFD) < 0 && ::open("/dev/null", O_RDONLY) != fd)
       return coprime::exit_code(coprime::ErrorKind::kInternal);
   }
-  if (argc >= 2 && std::strcmp(argv[1], "rank") == 0) return coprime::rank_process_main();
+  if (argc >= 2 && argv[1] == coprime::kLocalRank) return coprime::rank_process_main();
   try {
     return run(argc, argv);
   } catch (const coprime::Error& error) {

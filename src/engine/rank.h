@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 
+#include "base/error.h"
 #include "model/weights.h"
 #include "transport/channel.h"
 #include "transport/progress_page.h"
