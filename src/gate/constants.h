@@ -25,7 +25,8 @@ inline constexpr uint32_t kBulkHeader = 0xB16;      // a bulk exchange begins
 inline constexpr uint64_t kBulkTag = 1ull << 63;    // in the ids of bulk requests and dummies
 inline constexpr uint64_t kVerifyTag = 1ull << 61;  // in the ids of a verify window's receives
 
-// Ours: both ranks reach the end of a decode window together before either sends dummies.
-inline constexpr uint32_t kDrainBarrier = 0xD0;
+// Ours.
+inline constexpr uint32_t kDrainBarrier = 0xD0;        // both ranks end a decode window before either sends dummies
+inline constexpr uint32_t kBulkWindowBarrier = 0xB17;  // the receives of one window of a bulk exchange are posted
 
 }  // namespace coprime

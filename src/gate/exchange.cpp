@@ -15,6 +15,7 @@ constexpr uint32_t kLayerMask = 0xfffff;
 constexpr size_t kPageBytes = 4096;
 // A rank that waits on both kinds of links sleeps on one of them at a time.
 constexpr int64_t kMixedSleepUs = 500;
+constexpr int64_t kPolledSleepUs = 50;  // beside a link that has no events
 
 // Which gate, in one word that travels with the bytes.
 uint32_t make_tag(const GateEntry& entry, bool scattered) {
@@ -225,11 +226,12 @@ uint32_t Exchange::not_yet_seen(uint32_t missing) const {
 }
 
 void Exchange::sleep(uint32_t unseen, uint32_t on_links) {
-  const int64_t longest_us = unseen != 0 && on_links != 0 ? kMixedSleepUs : watch_.sleep_us();
+  int64_t longest_us = unseen != 0 && on_links != 0 ? kMixedSleepUs : watch_.sleep_us();
   if (on_links == 0) return window_->sleep(sequence_, longest_us);
   std::array<pollfd, 2 * kMaxRanks> wanted;
   size_t count = 0;
   for_each_peer(on_links, [&](int peer) {
+    if (!peer_link(peer).can_sleep()) longest_us = std::min(longest_us, kPolledSleepUs);
     count += static_cast<size_t>(peer_link(peer).wait_on(std::span(wanted).subspan(count, 2)));
   });
   const timespec timeout = {.tv_sec = longest_us / 1'000'000, .tv_nsec = longest_us % 1'000'000 * 1000};
@@ -277,7 +279,7 @@ void Exchange::give_up(const Verdict& found) {
 
 void Exchange::abandon(const Error& error) {
   if (!error_) {
-    watch_.settle({rank_, "stopped", error.what()});
+    watch_.settle({.blamed = rank_});
     if (window_) window_->ring();
     error_.emplace(error);
   }

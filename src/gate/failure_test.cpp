@@ -39,13 +39,13 @@ struct Outcome {
 };
 
 // Passes gates until one fails, then tries once more.
-Outcome run_until_error(Exchange& exchange, int gates = 1'000'000) {
+Outcome run_until_error(Exchange& exchange, int gates = 1'000'000, size_t bytes = 64) {
   Outcome outcome;
   int64_t start_us = now_us();
   try {
     for (int i = 0; i < gates; ++i) {
       start_us = now_us();
-      pass_gate(exchange);
+      pass_gate(exchange, 0, bytes);
     }
   } catch (const Error& error) {
     outcome.text = error.what();
@@ -97,38 +97,77 @@ TEST_P(Failures, a_peer_that_never_comes_is_named_by_every_other_rank) {
   });
 }
 
-// The others run as threads here, the victim as a process.
-void hit_process(Link link, int signal, const std::function<void(const Outcome&, int)>& expect) {
-  const TestWorld world(link, 3, 4096);
-  auto* gates =
-      static_cast<std::atomic<int>*>(::mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
+// Where a rank is when it dies or stops.
+enum class Spot { kRunning, kIdle, kWriting, kPublished, kWaiting, kReading, kInBulk };
+constexpr Spot kSpots[] = {Spot::kRunning, Spot::kIdle,    Spot::kWriting, Spot::kPublished,
+                           Spot::kWaiting, Spot::kReading, Spot::kInBulk};
+constexpr size_t kBulkBytes = 8 << 20;
+
+// Rank 2, a process, is hit by the signal at the spot; the others are threads here.
+void hit_process(Link link, Spot spot, int signal, const std::function<void(const Outcome&, int)>& expect) {
+  const TestWorld world(link, 3, kBulkBytes);
+  struct Shared {
+    std::atomic<int> gates;
+    std::atomic<bool> there;
+  };
+  auto* shared =
+      static_cast<Shared*>(::mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
   Processes processes;
   processes.start([&] {
     const auto exchange = world.join(2, world.settings(20'000));
+    const auto linger = [&](Spot here) {
+      if (spot != here || shared->gates < 100) return;
+      shared->there = true;
+      if (here != Spot::kWaiting) ::pause();
+    };
     while (true) {
-      pass_gate(*exchange);
-      ++*gates;
+      linger(Spot::kIdle);
+      const size_t bytes = spot == Spot::kInBulk && shared->gates >= 100 ? kBulkBytes : 64;
+      exchange->out(bytes);
+      linger(Spot::kWriting);
+      exchange->publish(0, bytes, from_all(*exchange, bytes));
+      if (bytes == kBulkBytes) linger(Spot::kInBulk);
+      linger(Spot::kPublished);
+      linger(Spot::kWaiting);
+      exchange->wait();
+      linger(Spot::kReading);
+      exchange->release();
+      ++shared->gates;
+      if (spot == Spot::kRunning && shared->gates == 100) shared->there = true;
     }
     return 0;
   });
+  std::atomic<bool> hit = false;
   std::thread killer([&] {
-    while (*gates < 100) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    while (!shared->there) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    if (spot == Spot::kWaiting) std::this_thread::sleep_for(std::chrono::milliseconds(30));
     ::kill(processes.id(0), signal);
+    hit = true;
   });
   run_threads(2, [&](int rank) {
     const auto exchange = world.join(rank, world.settings(kTimeoutMs));
-    expect(run_until_error(*exchange), rank);
+    for (int i = 0; i < 100; ++i) pass_gate(*exchange);
+    if (spot == Spot::kWaiting) {  // the victim waits for these
+      while (!hit) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    expect(run_until_error(*exchange, 1'000'000, spot == Spot::kInBulk ? kBulkBytes : 64), rank);
   });
   killer.join();
-  ::munmap(gates, 4096);
+  ::munmap(shared, sizeof(Shared));
 }
 
-TEST_P(Failures, a_killed_peer_is_named_by_every_other_rank) {
-  hit_process(link(), SIGKILL, [&](const Outcome& outcome, int rank) { expect_blames(outcome, rank, 2); });
+TEST_P(Failures, a_killed_peer_is_named_by_every_other_rank_wherever_it_was) {
+  for (const Spot spot : kSpots) {
+    SCOPED_TRACE(static_cast<int>(spot));
+    hit_process(link(), spot, SIGKILL, [&](const Outcome& outcome, int rank) { expect_blames(outcome, rank, 2); });
+  }
 }
 
-TEST_P(Failures, a_stopped_peer_is_named_by_every_other_rank) {
-  hit_process(link(), SIGSTOP, [&](const Outcome& outcome, int rank) { expect_blames(outcome, rank, 2); });
+TEST_P(Failures, a_stopped_peer_is_named_by_every_other_rank_wherever_it_was) {
+  for (const Spot spot : kSpots) {
+    SCOPED_TRACE(static_cast<int>(spot));
+    hit_process(link(), spot, SIGSTOP, [&](const Outcome& outcome, int rank) { expect_blames(outcome, rank, 2); });
+  }
 }
 
 TEST_P(Failures, a_slow_peer_whose_counter_moves_is_no_error) {

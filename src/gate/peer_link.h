@@ -10,20 +10,12 @@
 #include <span>
 #include <string>
 
+#include "gate/flight.h"
 #include "gate/schedule.h"
 #include "transport/queue_pair.h"
 #include "transport/side_channel.h"
 
 namespace coprime {
-
-// One gate on its way.
-struct Flight {
-  uint64_t sequence = 0;  // of the exchange: every gate of the world counts
-  int entry = 0;          // of the schedule
-  uint32_t tag = 0;       // which gate, in a word
-  std::span<std::byte> out;
-  size_t incoming = 0;  // bytes that the peer sends
-};
 
 class PeerLink {
  public:
@@ -47,8 +39,9 @@ class PeerLink {
   virtual bool peer_closed() { return false; }  // looks for it, where done() would not notice
   virtual uint64_t moved() const = 0;           // counts up while messages are on their way
 
-  // Descriptors on which to sleep until done() may have news; at most two. Returns how many; 0: there are none.
+  // Descriptors on which to sleep until done() may have news; at most two. Returns how many.
   virtual int wait_on(std::span<pollfd> into) const = 0;
+  virtual bool can_sleep() const { return true; }  // false: news may come without an event on a descriptor
   virtual const char* name() const = 0;
   virtual std::string waiting_for() const { return {}; }  // beyond the peer's contribution, for messages
   virtual uint64_t rearms() const { return 0; }

@@ -79,9 +79,9 @@ class TestWorld {
       for (int peer = 0; peer < sharing_; ++peer) links.region_ranks.push_back(peer);
     }
     if (sharing_ < ranks_) {
-      const Membership me{rank, ranks_, world_, key_, 1};
+      const Membership me{rank, ranks_, world_, key_};
       auto mesh = connect_mesh(listeners_[static_cast<size_t>(rank)], endpoints_, (1u << ranks_) - 1, me, 20'000);
-      for (UniqueFd& socket : sockets_of(std::move(mesh))) links.peers.push_back({.socket = std::move(socket)});
+      for (MeshConnection& connection : mesh) links.peers.push_back({.socket = std::move(connection.socket)});
     }
     return std::make_unique<Exchange>(std::move(links), schedule_, progress_, settings);
   }

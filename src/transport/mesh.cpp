@@ -248,10 +248,4 @@ std::vector<MeshConnection> connect_mesh(const Listener& listener, std::span<con
   return Mesh(listener, endpoints, peers, me).connect(now_us() + int64_t{timeout_ms} * 1000);
 }
 
-std::vector<UniqueFd> sockets_of(std::vector<MeshConnection> mesh) {
-  std::vector<UniqueFd> sockets;
-  for (MeshConnection& connection : mesh) sockets.push_back(std::move(connection.socket));
-  return sockets;
-}
-
 }  // namespace coprime

@@ -41,7 +41,4 @@ struct MeshConnection {
 std::vector<MeshConnection> connect_mesh(const Listener& listener, std::span<const Endpoint> endpoints, uint32_t peers,
                                          const Membership& me, int timeout_ms);
 
-// The sockets alone, for links that do not authenticate what they carry.
-std::vector<UniqueFd> sockets_of(std::vector<MeshConnection> mesh);
-
 }  // namespace coprime

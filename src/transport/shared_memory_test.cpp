@@ -143,18 +143,5 @@ TEST(ShmRegion, a_progress_page_is_no_region) {
   EXPECT_TRUE(contains(error_of([&] { ProgressPage::attach(duplicate(region.fd())); }), "4: "));
 }
 
-TEST(ProgressPage, counters_and_verdicts_are_seen_by_all) {
-  const ProgressPage page = ProgressPage::create(16), other = ProgressPage::attach(duplicate(page.fd()));
-  EXPECT_EQ(other.ranks(), 16);
-  page.advance(3);
-  page.advance(3);
-  EXPECT_EQ(other.counter(3).load(), 2u);
-  EXPECT_EQ(other.counter(2).load(), 0u);
-  EXPECT_EQ(other.blamed_by(3), std::nullopt);
-  page.give_up(3, 0);
-  EXPECT_EQ(other.blamed_by(3), 0);
-  EXPECT_GE(reinterpret_cast<std::byte*>(&page.counter(1)) - reinterpret_cast<std::byte*>(&page.counter(0)), 64);
-}
-
 }  // namespace
 }  // namespace coprime
