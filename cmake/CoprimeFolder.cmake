@@ -1,16 +1,28 @@
-# coprime_folder(NAME DEPS ... [TEST_DEPS ...])
+# coprime_folder(NAME DEPS ... [TEST_DEPS ...] [OPTIONAL_PARTS ...])
 #
 # Makes the library coprime_NAME of every .cpp below src/NAME (main.cpp and *_test.cpp apart), and, where *_test.cpp files
-# stand beside them, one executable NAME_test whose cases CTest lists one by one.
+# stand beside them, one executable NAME_test whose cases CTest lists one by one. What lies in a folder testing/ is built
+# into the tests alone.
 # A test whose suite is named *Soak* carries the label `soak`.
+# Of a folder PART among the optional parts, everything but PART_stub.cpp is built where COPRIME_HAS_PART is true, and
+# PART_stub.cpp alone where it is not.
 option(COPRIME_TESTS "Build the tests" ON)
 
 function(coprime_folder name)
-  cmake_parse_arguments(ARG "" "" "DEPS;TEST_DEPS" ${ARGN})
+  cmake_parse_arguments(ARG "" "" "DEPS;TEST_DEPS;OPTIONAL_PARTS" ${ARGN})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/${name}/*.cpp)
+  foreach(part ${ARG_OPTIONAL_PARTS})
+    set(stub ${PROJECT_SOURCE_DIR}/src/${name}/${part}/${part}_stub.cpp)
+    if(COPRIME_HAS_${part})
+      list(REMOVE_ITEM sources ${stub})
+    else()
+      list(FILTER sources EXCLUDE REGEX "/src/${name}/${part}/")
+      list(APPEND sources ${stub})
+    endif()
+  endforeach()
   set(tests ${sources})
-  list(FILTER tests INCLUDE REGEX "_test\\.cpp$")
-  list(FILTER sources EXCLUDE REGEX "(_test|/main)\\.cpp$")
+  list(FILTER tests INCLUDE REGEX "(_test\\.cpp|/testing/[^/]*)$")
+  list(FILTER sources EXCLUDE REGEX "((_test|/main)\\.cpp|/testing/[^/]*)$")
   if(NOT sources)
     return()
   endif()

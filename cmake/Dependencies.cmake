@@ -24,6 +24,14 @@ coprime_system_library(pcre2 pcre2.h pcre2-8)
 coprime_system_library(utf8proc utf8proc.h utf8proc)
 coprime_system_library(sodium sodium.h sodium)
 
+# Optional parts: verbs needs a header alone, its library is loaded at run time.
+find_path(VERBS_INCLUDE infiniband/verbs.h)
+if(VERBS_INCLUDE)
+  set(COPRIME_HAS_verbs TRUE)
+else()
+  message(STATUS "infiniband/verbs.h is missing: built without verbs")
+endif()
+
 if(NOT TARGET hwy::hwy)
   add_library(hwy::hwy ALIAS hwy)
 endif()

@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "cli/commands.h"
 #include "cli/report.h"
+#include "cli/trace_output.h"
 #include "engine/generation.h"
 #include "engine/generation_config.h"
 #include "engine/stop_matcher.h"
@@ -89,6 +90,8 @@ void run_generate(const WorldSettings& world, const GenerateSettings& settings) 
   options.context = context_tokens(prompt, settings.max_tokens, shape.max_positions);
   options.max_rows = static_cast<int>(std::min<int64_t>(options.max_rows, prompt));
   request.max_tokens = options.context - prompt;
+  TraceOutput trace(settings.trace);
+  request.trace = trace.wanted();
   Front front(options);
   const int64_t start_us = now_us() - begin_us;
 
@@ -113,6 +116,7 @@ void run_generate(const WorldSettings& world, const GenerateSettings& settings) 
 
   const GenerateReport report{front, generation, request, text, start_us};
   print(settings.json ? report.json() + "\n" : "\n");
+  trace.write(front, generation.traces);
   if (settings.stats) std::fputs(report.table().c_str(), stderr);
 }
 

@@ -42,6 +42,14 @@ CLI::Validator in_range(T least, T most) {
 constexpr int64_t kMaxCount = int64_t{1} << 40;
 constexpr uint64_t kMaxSeed = UINT64_MAX;
 
+// A rank may be another host's: what it says is shown as one line of plain text.
+void print_report(const std::string& line) {
+  std::string text = line;
+  std::ranges::replace_if(
+      text, [](unsigned char c) { return std::iscntrl(c) != 0; }, '?');
+  fmt::print(stderr, "coprime: {}\n", text);
+}
+
 }  // namespace
 
 void add_world_flags(CLI::App& app, WorldSettings& s) {
@@ -90,6 +98,11 @@ void add_world_flags(CLI::App& app, WorldSettings& s) {
       ->check(CLI::IsMember({"best", "avx512", "avx2", "reference"}))
       ->capture_default_str();
   add(app, "--hash-gates", s.hash_gates, "debugging: compare every gate's result between the ranks");
+  add(app, "--gate-profile", s.gate_profile,
+      fmt::format("each rank's mean times to post and to wait, by kind of gate, every {} gates, on standard error",
+                  kProfileSamples));
+  add(app, "--gate-trace", s.gate_trace,
+      "debugging: layer, gate, slot and sequence of every gate of every rank, on standard error; slow");
 }
 
 void add_generate_flags(CLI::App& app, GenerateSettings& s) {
@@ -109,6 +122,8 @@ void add_generate_flags(CLI::App& app, GenerateSettings& s) {
   add(app, "--seed", s.seed, "of the draws [random]")->check(in_range(uint64_t{0}, kMaxSeed));
   add(app, "--stop", s.stops, "end before this text; may be given again")->take_all();
   add(app, "--stats", s.stats, "a table of geometry, memory, speed and gates, on standard error");
+  add(app, "--trace", s.trace,
+      "file to write: what all ranks did in the first step and in a step of decode, for ui.perfetto.dev");
   add(app, "--json", s.json, "one JSON object instead of the streaming text");
 }
 
@@ -197,7 +212,9 @@ WorldOptions WorldSettings::options() const {
   options.port = port;
   options.hash_gates = hash_gates;
   options.wire_auth = wire_auth;
-  options.report = [](const std::string& line) { std::fprintf(stderr, "coprime: %s\n", line.c_str()); };
+  options.gate_profile = gate_profile;
+  options.gate_trace = gate_trace;
+  options.report = print_report;
   return options;
 }
 

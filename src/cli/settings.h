@@ -20,7 +20,7 @@ struct WorldSettings {
   int threads = 0, pad_for = 0, prefill_chunk = 256, gate_timeout_ms = 750, port = 0;
   int64_t mlp_width = 0;
   std::string link = "auto", math = "f32", kv = "f32", isa = "best";
-  bool exact = false, hash_gates = false, wire_auth = false;
+  bool exact = false, hash_gates = false, gate_profile = false, gate_trace = false, wire_auth = false;
   std::string listen, key_file, hosts, ssh = "ssh", launcher = "auto";
   int remote = 0, join_timeout = 300;
 
@@ -54,6 +54,7 @@ struct GenerateSettings {
   std::optional<uint64_t> seed;  // unset: random
   int64_t max_tokens = 0;        // 0: to the context's end
   std::vector<std::string> stops;
+  std::string trace;  // file; empty: none
   bool stats = false, json = false;
 };
 

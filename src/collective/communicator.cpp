@@ -3,8 +3,8 @@
 #include <cstring>
 
 #include "base/check.h"
-#include "base/clock.h"
 #include "base/hash.h"
+#include "gate/chunking.h"
 
 namespace coprime {
 namespace {
@@ -12,16 +12,13 @@ namespace {
 // From this size on, reading every rank's rows costs more than a second exchange.
 constexpr int64_t kOwnerSumBytes = 64 * 1024;
 
-// Rows of a step up to which windows of posted receives are used.
-constexpr int kMostWindowRows = 32;
-
 // The first row that a rank sums; rank `ranks` ends the last.
 int64_t first_row(int rank, int rows, int ranks) { return int64_t{rows} * rank / ranks; }
 
 }  // namespace
 
 bool sums_by_owner(int rows, int64_t row_bytes, int ranks, bool windowed) {
-  if (ranks <= 2 || rows < ranks || (windowed && rows <= kMostWindowRows)) return false;
+  if (ranks <= 2 || rows < ranks || (windowed && row_class(rows) != RowClass::kBulk)) return false;
   return rows * row_bytes >= kOwnerSumBytes;
 }
 
@@ -53,6 +50,7 @@ View Communicator::slot(int entry, int rows) {
   const int entries = static_cast<int>(schedule_.size());
   COPRIME_CHECK(entry >= 0 && entry < entries, "gate {} of {}", entry, entries);
   const GateEntry& gate = schedule_[static_cast<size_t>(entry)];
+  for (GateObserver* observer : observers_) observer->gate_asked(gate, entry, exchange_->sequence() + 1);
   if (entry != next_entry_) {
     break_off(
         fmt::format("gate order broke: {} comes where {} is next", gate_text(gate),
@@ -72,19 +70,23 @@ const GateEntry& Communicator::begin_gate(int entry, int rows) {
   return schedule_[static_cast<size_t>(entry)];
 }
 
-void Communicator::finish_gate(int64_t start_us) {
+void Communicator::finish_gate() {
   ++next_entry_;
   slot_rows_ = -1;
   ++statistics_.gates;
-  if (start_us != 0) statistics_.time_us += now_us() - start_us;
 }
 
-std::span<const std::span<const std::byte>> Communicator::wait() {
-  if (ranks() == 1) return exchange_->wait();
-  const int64_t start_us = now_us();
-  const auto views = exchange_->wait();
-  statistics_.wait_us += now_us() - start_us;
-  return views;
+void Communicator::end_phase(GatePhase phase, size_t bytes) {
+  if (!timed()) return;
+  const int64_t begin_ns = std::exchange(phase_begin_ns_, now_ns());
+  if (ranks() > 1) {
+    statistics_.time_ns += phase_begin_ns_ - begin_ns;
+    if (phase == GatePhase::kWait) statistics_.wait_ns += phase_begin_ns_ - begin_ns;
+  }
+  for (GateObserver* observer : observers_) {
+    observer->phase_ended(schedule_[static_cast<size_t>(next_entry_)],
+                          {phase, next_entry_, exchange_->sequence(), bytes, begin_ns, phase_begin_ns_});
+  }
 }
 
 std::span<const size_t> Communicator::incoming_from_all(size_t bytes) {
@@ -100,7 +102,7 @@ View Communicator::matrix(const GateEntry& gate, std::span<const std::byte> byte
 
 void Communicator::reduce(Device& device, int entry, int rows, const Epilogue& epilogue) {
   const GateEntry& gate = begin_gate(entry, rows);
-  const int64_t start_us = ranks() == 1 ? 0 : now_us();
+  begin_phases();
   if (sums_by_owner(rows, gate.row_bytes, ranks(), exchange_->windowed())) {
     reduce_by_owners(device, gate, rows, epilogue);
   } else {
@@ -109,18 +111,21 @@ void Communicator::reduce(Device& device, int entry, int rows, const Epilogue& e
   if (hashing_) gate_hashes_.push_back(0);
   hash_also(epilogue.residual);
   if (epilogue.norm_weight != nullptr) hash_also(epilogue.normed);
-  finish_gate(start_us);
+  finish_gate();
 }
 
 void Communicator::reduce_at_all(Device& device, const GateEntry& gate, int rows, const Epilogue& epilogue) {
   const auto bytes = static_cast<size_t>(rows * gate.row_bytes);
   exchange_->publish(next_entry_, bytes, incoming_from_all(bytes));
   statistics_.bytes += bytes;
-  const auto views = wait();
+  end_phase(GatePhase::kPublish, bytes);
+  const auto views = exchange_->wait();
+  end_phase(GatePhase::kWait, bytes);
   for (size_t peer = 0; peer < views.size(); ++peer) terms_[peer] = matrix(gate, views[peer]);
   device.add_norm({terms_.data(), views.size()}, epilogue.residual, epilogue.norm_weight, epilogue.eps,
                   epilogue.normed);
   exchange_->release();
+  end_phase(GatePhase::kFold, bytes);
 }
 
 // Every rank sends each owner the owner's rows, and each owner sends all ranks their sum. The sum of a row is ((t0 +
@@ -133,21 +138,27 @@ void Communicator::reduce_by_owners(Device& device, const GateEntry& gate, int r
   }
   const int64_t own_rows = first_row(rank() + 1, rows, ranks()) - first_row(rank(), rows, ranks());
   const auto own_bytes = static_cast<size_t>(own_rows * gate.row_bytes);
+  const auto all_bytes = static_cast<size_t>(rows * gate.row_bytes);
   exchange_->scatter(next_entry_, {ends.data(), static_cast<size_t>(ranks())}, incoming_from_all(own_bytes));
   statistics_.bytes += 2 * own_bytes;
-  auto views = wait();
+  end_phase(GatePhase::kPublish, all_bytes);
+  auto views = exchange_->wait();
+  end_phase(GatePhase::kWait, all_bytes);
   for (size_t peer = 0; peer < views.size(); ++peer) terms_[peer] = matrix(gate, views[peer]);
   const std::span<std::byte> out = exchange_->out(own_bytes);
   device.sum({terms_.data(), views.size()},
              make_view(reinterpret_cast<float*>(out.data()), own_rows, gate.row_bytes / 4));
   exchange_->release();
+  end_phase(GatePhase::kFold, all_bytes);
 
   for (int owner = 0; owner < ranks(); ++owner) {
     const int64_t count = first_row(owner + 1, rows, ranks()) - first_row(owner, rows, ranks());
     incoming_[static_cast<size_t>(owner)] = static_cast<size_t>(count * gate.row_bytes);
   }
   exchange_->publish(next_entry_, own_bytes, {incoming_.data(), static_cast<size_t>(ranks())});
-  views = wait();
+  end_phase(GatePhase::kPublish, own_bytes);
+  views = exchange_->wait();
+  end_phase(GatePhase::kWait, own_bytes);
   for (int owner = 0; owner < ranks(); ++owner) {
     const View sum = matrix(gate, views[static_cast<size_t>(owner)]);
     const int64_t first = first_row(owner, rows, ranks()), count = sum.rows;
@@ -155,6 +166,7 @@ void Communicator::reduce_by_owners(Device& device, const GateEntry& gate, int r
     device.add_norm({&sum, 1}, epilogue.residual.row_range(first, count), epilogue.norm_weight, epilogue.eps, normed);
   }
   exchange_->release();
+  end_phase(GatePhase::kFold, own_bytes);
 }
 
 void Communicator::all_gather(Device&, int entry, int rows, std::span<const GatherPart> parts, View out) {
@@ -168,12 +180,14 @@ void Communicator::all_gather(Device&, int entry, int rows, std::span<const Gath
                   "{}: columns {}+{} of {}", gate_text(gate), part.first, part.count, out.columns);
     return rows == 0 || part.count == 0 ? 0 : static_cast<size_t>((rows - 1) * gate.row_bytes + part.count * 4);
   };
-  const int64_t start_us = ranks() == 1 ? 0 : now_us();
+  begin_phases();
   for (size_t peer = 0; peer < parts.size(); ++peer) incoming_[peer] = part_bytes(parts[peer]);
   const size_t own_bytes = incoming_[static_cast<size_t>(rank())];
   exchange_->publish(entry, own_bytes, {incoming_.data(), parts.size()});
   statistics_.bytes += own_bytes;
-  const auto views = wait();
+  end_phase(GatePhase::kPublish, own_bytes);
+  const auto views = exchange_->wait();
+  end_phase(GatePhase::kWait, own_bytes);
   for (size_t peer = 0; peer < views.size(); ++peer) {
     const GatherPart& part = parts[peer];
     if (part.count == 0) continue;
@@ -183,9 +197,10 @@ void Communicator::all_gather(Device&, int entry, int rows, std::span<const Gath
     }
   }
   exchange_->release();
+  end_phase(GatePhase::kFold, own_bytes);
   if (hashing_) gate_hashes_.push_back(0);
   hash_also(out);
-  finish_gate(start_us);
+  finish_gate();
 }
 
 void Communicator::hash_also(View rows) {

@@ -192,7 +192,7 @@ TEST(Communicator, a_world_of_one_needs_no_link) {
   const auto device = make_reference_device();
   Communicator communicator(lone_exchange(schedule));
   EXPECT_EQ(run_steps(communicator, *device, kColumns, kRowsOfStep), expected_hash(1, kColumns, kRowsOfStep));
-  EXPECT_EQ(communicator.statistics().time_us, 0);
+  EXPECT_EQ(communicator.statistics().time_ns, 0);
 }
 
 // The sum that owners make of a bulk step is the one that all make when the same rows come a few at a time.
@@ -255,9 +255,62 @@ TEST(Communicator, statistics_count_gates_bytes_and_time) {
     const GateStatistics& statistics = communicator.statistics();
     EXPECT_EQ(statistics.gates, 10u);
     EXPECT_EQ(statistics.bytes, 5u * (2 * 256 + 2 * 100 * 256));
-    EXPECT_GT(statistics.time_us, 0);
-    EXPECT_LE(statistics.wait_us, statistics.time_us);
+    EXPECT_GT(statistics.time_ns, 0);
+    EXPECT_LE(statistics.wait_ns, statistics.time_ns);
   });
+}
+
+class Watcher final : public GateObserver {
+ public:
+  void gate_asked(const GateEntry&, int entry, uint64_t sequence) override { asked.emplace_back(entry, sequence); }
+  void phase_ended(const GateEntry&, const GateMoment& moment) override { moments.push_back(moment); }
+
+  std::vector<std::pair<int, uint64_t>> asked;
+  std::vector<GateMoment> moments;
+};
+
+TEST(GateObserver, sees_each_gates_phases_one_right_behind_the_other) {
+  const GateSchedule schedule = make_schedule(kColumns, 512);
+  const TestWorld world(Link::kShm, 3, schedule);
+  run_threads(3, [&](int rank) {
+    const auto device = make_reference_device();
+    Communicator communicator(world.join(rank));
+    Watcher watcher;
+    communicator.observe(watcher);
+    run_steps(communicator, *device, kColumns, std::array{2, 300});  // pushed to all, then summed by owners
+
+    const auto entries = static_cast<int>(schedule.size());
+    ASSERT_EQ(watcher.asked.size(), 2 * schedule.size());
+    for (int gate = 0; gate < 2 * entries; ++gate) {
+      const uint64_t sequence = gate < entries ? gate + 1 : entries + 2 * (gate - entries) + 1;
+      EXPECT_EQ(watcher.asked[static_cast<size_t>(gate)], std::pair(gate % entries, sequence));
+    }
+    ASSERT_EQ(watcher.moments.size(), schedule.size() * (3 + 6));
+    int64_t time_ns = 0;
+    for (size_t i = 0; i < watcher.moments.size(); ++i) {
+      const GateMoment& moment = watcher.moments[i];
+      const size_t few = 3 * schedule.size(), in_bulk = i - few;
+      EXPECT_EQ(static_cast<size_t>(moment.phase), i % 3);
+      EXPECT_EQ(static_cast<size_t>(moment.entry), i < few ? i / 3 : in_bulk / 6);
+      EXPECT_EQ(moment.sequence, i / 3 + 1);
+      EXPECT_EQ(moment.bytes, i < few ? 2 * 256u : in_bulk % 6 < 3 ? 300 * 256u : 100 * 256u);
+      EXPECT_LE(moment.begin_ns, moment.end_ns);
+      if (i % 3 != 0) {
+        EXPECT_EQ(moment.begin_ns, watcher.moments[i - 1].end_ns);
+      }
+      time_ns += moment.end_ns - moment.begin_ns;
+    }
+    EXPECT_EQ(communicator.statistics().time_ns, time_ns);
+  });
+}
+
+TEST(GateObserver, sees_a_gate_before_its_order_is_checked) {
+  Communicator communicator(lone_exchange(make_schedule(kColumns, 4)));
+  Watcher watcher;
+  communicator.observe(watcher);
+  communicator.begin_step(1, 1);
+  EXPECT_THROW(communicator.slot(3, 1), Error);
+  EXPECT_EQ(watcher.asked, (std::vector<std::pair<int, uint64_t>>{{3, 1}}));
 }
 
 TEST(SumsByOwner, only_bulk_of_more_than_two_ranks_with_a_row_for_each) {

@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "checkpoint/checkpoint.h"
 #include "model/gates.h"
+#include "trace/clock_id.h"
 #include "transport/mesh.h"
 #include "transport/secret_key.h"
 
@@ -29,9 +30,8 @@ Front::Front(const WorldOptions& options)
       pages_per_sequence_(static_cast<int>((options.context + kPageTokens - 1) / kPageTokens)) {
   const Checkpoint checkpoint = Checkpoint::open(options.model);
   check_checkpoint(checkpoint, plan_);  // one clear error, before anything is started
-  const GateSchedule schedule = make_decode_schedule(plan_, options_.max_rows);
-  largest_slot_bytes(schedule);  // likewise
-  if (options_.remote.ranks > 0) facts_ = collect_facts(checkpoint, plan_, schedule, {}, [] {});
+  largest_slot_bytes(schedule());               // likewise
+  if (options_.remote.ranks > 0) facts_ = collect_facts(checkpoint, plan_, schedule(), {}, [] {});
   world_ = std::make_unique<World>(plan_.ranks(), options_.launch, options_.remote, options_.report);
   try {
     start();
@@ -44,7 +44,7 @@ Front::~Front() {
   if (world_) world_->stop({});
 }
 
-int Front::gates_per_step() const { return static_cast<int>(make_decode_schedule(plan_, 1).size()); }
+GateSchedule Front::schedule() const { return make_decode_schedule(plan_, options_.max_rows); }
 
 void Front::start() {
   const RemoteOptions& remote = options_.remote;
@@ -60,7 +60,9 @@ void Front::start() {
                   .port = options_.port,
                   .world = hex(make_world_id()),
                   .hash_gates = options_.hash_gates,
-                  .wire_auth = options_.wire_auth};
+                  .wire_auth = options_.wire_auth,
+                  .gate_profile = options_.gate_profile,
+                  .gate_trace = options_.gate_trace};
   const std::string key = to_hex(remote.key ? *remote.key : make_secret_key());
   const std::string front_host = remote.meet.endpoint.host.empty() ? "127.0.0.1" : remote.meet.endpoint.host;
   for (int rank = 0; rank < plan_.ranks(); ++rank) {
@@ -121,7 +123,7 @@ void Front::fail_step(const std::vector<RankReport>& reports, const std::string&
 
 const std::vector<RowLogits>& Front::step(StepBatch& batch) {
   if (!world_) throw *ended_by_;
-  const int64_t begin_us = now_us();
+  const int64_t begin_ns = now_ns();
   batch.step = next_step_++;
   const std::vector<std::byte> bytes = encode(batch);
   const std::string doing = fmt::format("in step {}", batch.step);
@@ -134,9 +136,15 @@ const std::vector<RowLogits>& Front::step(StepBatch& batch) {
   std::vector<StepResult> results;
   for (const RankReport& report : reports) results.push_back(decode_step_result(report.message.bytes));
   merge(results, batch);
+  if (batch.trace) keep_trace(results, begin_ns);
   ++statistics_.steps;
-  statistics_.step_us += now_us() - begin_us;
+  statistics_.step_us += (now_ns() - begin_ns) / 1000;
   return rows_;
+}
+
+void Front::keep_trace(std::vector<StepResult>& results, int64_t begin_ns) {
+  trace_ = {.step = results[0].step, .clock = clock_id(), .begin_ns = begin_ns, .end_ns = now_ns()};
+  for (StepResult& result : results) trace_.ranks.push_back(std::move(result.recorded));
 }
 
 void Front::merge(const std::vector<StepResult>& results, const StepBatch& batch) {
@@ -152,7 +160,7 @@ void Front::merge(const std::vector<StepResult>& results, const StepBatch& batch
     for (size_t gate = 0; gate < result.gate_hashes.size(); ++gate) {
       if (result.gate_hashes[gate] != results[0].gate_hashes.at(gate)) {
         fail(ErrorKind::kInternal, "ranks 0 and {} hold different bits after step {}, {}", rank, batch.step,
-             gate_text(make_decode_schedule(plan_, options_.max_rows).at(gate)));
+             gate_text(schedule().at(gate)));
       }
     }
     compute_us += result.compute_us;

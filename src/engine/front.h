@@ -13,6 +13,7 @@
 
 #include "engine/linking.h"
 #include "engine/messages.h"
+#include "engine/step_trace.h"
 #include "engine/world.h"
 #include "geometry/shard_plan.h"
 #include "model/step_batch.h"
@@ -33,6 +34,7 @@ struct WorldOptions {
   int port = 0;
   bool hash_gates = false;
   bool wire_auth = false;
+  bool gate_profile = false, gate_trace = false;  // what the ranks report meanwhile
   LaunchOptions launch;
   RemoteOptions remote;
   Report report;
@@ -61,7 +63,8 @@ class Front {
   const ShardPlan& plan() const { return plan_; }
   const WorldOptions& options() const { return options_; }
   const std::vector<RankReady>& ranks() const { return ready_; }
-  int gates_per_step() const;
+  GateSchedule schedule() const;
+  int gates_per_step() const { return static_cast<int>(schedule().size()); }
   pid_t process(int rank) const { return world_ ? world_->process(rank) : 0; }
   const WorldStatistics& statistics() const { return statistics_; }
   const LinkNames& links() const { return links_; }
@@ -74,11 +77,15 @@ class Front {
   const std::vector<RowLogits>& step(StepBatch& batch);
   bool usable() const { return world_ != nullptr; }
 
+  // Of the last step whose batch asked for a trace; its name is the caller's to give.
+  const StepTrace& trace() const { return trace_; }
+
  private:
   void start();
   void check_agreement() const;
   [[noreturn]] void fail_step(const std::vector<RankReport>& reports, const std::string& doing);
   [[noreturn]] void end_world(const Error& error);
+  void keep_trace(std::vector<StepResult>& results, int64_t begin_ns);
   void merge(const std::vector<StepResult>& results, const StepBatch& batch);
 
   WorldOptions options_;
@@ -93,6 +100,7 @@ class Front {
   std::vector<RankReady> ready_;
   uint64_t next_step_ = 1;
   std::vector<RowLogits> rows_;
+  StepTrace trace_;
   WorldStatistics statistics_;
 };
 

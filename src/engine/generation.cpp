@@ -40,6 +40,9 @@ Generation generate(Front& front, const GenerationRequest& request, const std::f
   Generation generation;
   const int64_t begin_us = now_us(), chunk = front.options().max_rows;
   const LogitsRequest wanted_last{0, candidates_needed(request.sampling)};
+  // The first decode step may still arm windows and fault pages; the second is a steady one.
+  const int64_t traced_decode_step = std::min<int64_t>(1, request.max_tokens - 2);
+  int64_t decode_step = 0;
   StepBatch batch;
   batch.sequences.resize(1);
   for (int64_t position = 0;;) {
@@ -57,7 +60,12 @@ Generation generate(Front& front, const GenerationRequest& request, const std::f
       batch.sequences[0].logits = {wanted_last};
       batch.sequences[0].logits[0].row = static_cast<int32_t>(rows - 1);
     }
+    batch.trace = request.trace && (prefill ? position == rows : decode_step++ == traced_decode_step);
     const auto& logits = front.step(batch);
+    if (batch.trace) {
+      generation.traces.push_back(front.trace());
+      generation.traces.back().name = prefill ? fmt::format("prefill of {} rows", rows) : "decode";
+    }
     if (position < prompt) continue;
 
     std::vector<Candidate> candidates = logits[0].best;

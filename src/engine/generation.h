@@ -19,6 +19,7 @@ struct GenerationRequest {
   int64_t max_tokens = 0;
   SamplingOptions sampling;
   std::vector<int32_t> eos;  // ids that end the text; not part of it
+  bool trace = false;        // the first step, and the second of decode (the first where the text has no second)
 };
 
 struct Generation {
@@ -27,6 +28,7 @@ struct Generation {
   int64_t first_token_us = 0;  // from the request to the first sampled token
   int64_t decode_us = 0;       // of the steps after it
   int64_t decode_steps = 0;
+  std::vector<StepTrace> traces;
 };
 
 // Error(kUsage) for an empty prompt, or one that leaves no room in `front`'s context. `on_token` returns false to end

@@ -34,6 +34,8 @@ void visit(Field&& field, T& value)
   field("key", value.key);
   field("hash_gates", value.hash_gates);
   field("wire_auth", value.wire_auth);
+  field("gate_profile", value.gate_profile);
+  field("gate_trace", value.gate_trace);
 }
 
 template <class Field, class T>

@@ -30,6 +30,7 @@ enum class MessageType : uint32_t {
   kStepFailed,  // rank to front: RankFailure. The rank waits for new links
   kStop,        // front to rank: end; the reason as text, if it is not that all is done
   kFailure,     // rank to front: RankFailure. The rank ends
+  kReport,      // rank to front: a line for a person, at any time
 };
 
 struct RankStart {
@@ -47,6 +48,7 @@ struct RankStart {
   std::string key;          // in hexadecimal; empty: the rank's operator gave it
   bool hash_gates = false;
   bool wire_auth = false;
+  bool gate_profile = false, gate_trace = false;
 };
 
 struct RankFacts {

@@ -5,8 +5,10 @@
 
 #include "base/clock.h"
 #include "collective/communicator.h"
+#include "engine/gate_reports.h"
 #include "engine/messages.h"
 #include "engine/rank_links.h"
+#include "engine/step_recorder.h"
 #include "model/decoder.h"
 #include "model/gates.h"
 #include "transport/host_identity.h"
@@ -122,6 +124,15 @@ class Rank {
     communicator_.emplace(
         links_->make(control_, group, [&](MessageType type) { return expect(type); }, schedule_, progress_));
     communicator_->hash_gates(start_.hash_gates);
+    recorder_.reset();
+    if (start_.gate_profile) communicator_->observe(profile_.emplace());
+    if (start_.gate_trace) {
+      communicator_->observe(trace_.emplace([this](const std::string& line) { report(line); }));
+    }
+  }
+
+  void report(const std::string& line) {
+    control_.send(static_cast<uint32_t>(MessageType::kReport), std::as_bytes(std::span(line)));
   }
 
   void load(const Checkpoint& checkpoint, int threads) {
@@ -169,18 +180,25 @@ class Rank {
 
   std::optional<RankFailure> step(std::span<const std::byte> bytes) {
     try {
-      const int64_t begin_us = now_us(), gate_begin_us = communicator_->statistics().time_us;
+      const int64_t begin_us = now_us(), gate_begin_ns = communicator_->statistics().time_ns;
       const StepBatch batch = decode_step_batch(bytes);
+      if (batch.trace && !recorder_) communicator_->observe(recorder_.emplace(communicator_->gates()));
+      result_.recorded.events.clear();
+      if (batch.trace) recorder_->begin_step();
       decoder_->step(batch, result_);
+      if (batch.trace) recorder_->end_step(batch.step, result_.recorded);
       result_.step = batch.step;
       result_.gate_hashes.assign(communicator_->gate_hashes().begin(), communicator_->gate_hashes().end());
       result_.compute_us = now_us() - begin_us;
-      result_.gate_us = communicator_->statistics().time_us - gate_begin_us;
+      result_.gate_us = (communicator_->statistics().time_ns - gate_begin_ns) / 1000;
       encode(result_, encoded_);
     } catch (const std::exception& error) {
       // The peers need not wait for a rank that stops. If the world blames somebody already, that stands.
       progress_->settle(epoch_, start_.rank, start_.rank);
       return failure_of(error);
+    }
+    if (profile_) {
+      for (const std::string& line : profile_->take_lines()) report(line);
     }
     control_.send(static_cast<uint32_t>(MessageType::kResult), encoded_);
     return std::nullopt;
@@ -194,6 +212,10 @@ class Rank {
   GateSchedule schedule_;
   std::optional<RankLinks> links_;
   uint32_t epoch_ = 0;
+  // Those that watch the gates, as settings and steps ask. They outlive the communicator that they watch.
+  std::optional<GateProfile> profile_;
+  std::optional<GateTrace> trace_;
+  std::optional<StepRecorder> recorder_;  // from the first step that is to be traced
   std::optional<Communicator> communicator_;
   std::unique_ptr<Device> device_;
   std::optional<Decoder> decoder_;

@@ -119,7 +119,9 @@ std::vector<RankReport> World::listen(MessageType type, const Patience& patience
         progress_->mark_gone(static_cast<int>(r));
         return reports;
       }
-      if (got == MessageType::kFailure || got == MessageType::kStepFailed) {
+      if (got == MessageType::kReport) {
+        World::report(fmt::format("rank {}: {}", r, message_text(report.message)));
+      } else if (got == MessageType::kFailure || got == MessageType::kStepFailed) {
         report.kind = RankReport::Kind::kFailed;
         report.failure = from_json<RankFailure>(message_text(report.message));
         if (trouble_us < 0) trouble_us = time_us;

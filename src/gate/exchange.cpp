@@ -75,9 +75,11 @@ Exchange::Exchange(WorldLinks links, GateSchedule schedule, std::shared_ptr<cons
     if (connection.pair == nullptr) {
       link = make_stream_link(std::make_unique<TcpQueuePair>(std::move(connection.socket), epoch_), slot_bytes_,
                               out_slots);
-    } else {
-      COPRIME_CHECK(suits_stream_link(connection.pair->limits(), slot_bytes_));
+    } else if (suits_stream_link(connection.pair->limits(), slot_bytes_)) {
       link = make_stream_link(std::move(connection.pair), slot_bytes_, out_slots);
+    } else {
+      link =
+          make_window_link(std::move(connection.pair), SideChannel(std::move(connection.socket)), schedule_, out_slots);
     }
     link_peers_ |= 1u << peer;
   }

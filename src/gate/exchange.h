@@ -67,6 +67,7 @@ class Exchange {
   int ranks() const { return ranks_; }
   const GateSchedule& schedule() const { return schedule_; }
   bool windowed() const { return windowed_; }
+  uint64_t sequence() const { return sequence_; }  // of the last gate that was published
 
   // A step of the schedule begins, of so many rows; the next one is expected to have next_rows. A wrong expectation
   // costs a barrier where receives are posted ahead, and is otherwise harmless; all ranks must say the same.

@@ -19,6 +19,7 @@ enum class GateKind : uint8_t {
   kFfnInput,
   kFfnOutput,
 };
+inline constexpr size_t kGateKinds = 7;
 
 std::string_view gate_name(GateKind kind);  // "ATTN", "FFN", ...
 

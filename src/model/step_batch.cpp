@@ -7,8 +7,9 @@
 namespace coprime {
 namespace {
 
-constexpr uint32_t kBatchVersion = 0x43530002, kResultVersion = 0x43520001;
-constexpr uint32_t kMaxElements = 1u << 28;  // of any list: far above real ones, and no overflow of sizes
+constexpr uint32_t kBatchVersion = 0x43530003, kResultVersion = 0x43520002;
+constexpr uint32_t kMaxElements = 1u << 28;        // of any list: far above real ones, and no overflow of sizes
+constexpr int64_t kMaxTraceNs = int64_t{1} << 60;  // of a monotonic clock: 36 years
 
 class Writer {
  public:
@@ -81,6 +82,7 @@ std::vector<std::byte> encode(const StepBatch& batch) {
   writer.put(kBatchVersion);
   writer.put(batch.step);
   writer.put(batch.next_rows);
+  writer.put(static_cast<uint8_t>(batch.trace));
   writer.put(static_cast<uint32_t>(batch.sequences.size()));
   for (const SequenceRows& rows : batch.sequences) {
     writer.put(rows.sequence);
@@ -103,6 +105,9 @@ StepBatch decode_step_batch(std::span<const std::byte> bytes) {
   reader.expect_version(kBatchVersion);
   reader.get(batch.step);
   reader.get(batch.next_rows);
+  uint8_t trace = 0;
+  reader.get(trace);
+  batch.trace = trace != 0;
   if (batch.next_rows < 1) fail(ErrorKind::kInternal, "a next step of {} rows", batch.next_rows);
   batch.sequences.resize(reader.get_count(32));
   int64_t total = 0;
@@ -144,6 +149,9 @@ void encode(const StepResult& result, std::vector<std::byte>& into) {
   writer.put_list(result.gate_hashes);
   writer.put(result.compute_us);
   writer.put(result.gate_us);
+  writer.put(result.recorded.clock);
+  writer.put(result.recorded.overwritten);
+  writer.put_list(result.recorded.events);
 }
 
 StepResult decode_step_result(std::span<const std::byte> bytes) {
@@ -159,6 +167,16 @@ StepResult decode_step_result(std::span<const std::byte> bytes) {
   reader.get_list(result.gate_hashes);
   reader.get(result.compute_us);
   reader.get(result.gate_us);
+  reader.get(result.recorded.clock);
+  reader.get(result.recorded.overwritten);
+  reader.get_list(result.recorded.events);
+  for (const TraceEvent& event : result.recorded.events) {
+    if (static_cast<uint32_t>(event.kind) >= kTraceKinds || event.begin_ns < 0 || event.end_ns < event.begin_ns ||
+        event.end_ns > kMaxTraceNs) {
+      fail(ErrorKind::kInternal, "a traced event of kind {} from {} to {} ns", static_cast<uint32_t>(event.kind),
+           event.begin_ns, event.end_ns);
+    }
+  }
   reader.expect_end();
   return result;
 }

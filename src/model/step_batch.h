@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "device/device.h"
+#include "trace/event_ring.h"
 
 namespace coprime {
 
@@ -39,6 +40,7 @@ struct SequenceRows {
 struct StepBatch {
   uint64_t step = 0;
   int32_t next_rows = 1;  // that the step after it is expected to have: receives of its gates may be posted already
+  bool trace = false;     // the ranks return what they did when
   std::vector<SequenceRows> sequences;
   std::vector<int32_t> ids;  // of all rows, sequence after sequence
 
@@ -56,6 +58,7 @@ struct StepResult {
   std::vector<ShardLogits> rows;  // in the order of the requests
   std::vector<uint64_t> gate_hashes;
   int64_t compute_us = 0, gate_us = 0;
+  RecordedStep recorded;  // of a step to be traced
 };
 
 // Error(kInternal) for bytes that are no such message, or that exceed the bounds.

@@ -10,7 +10,7 @@ namespace coprime {
 namespace {
 
 StepBatch two_sequences() {
-  StepBatch batch{.step = 77, .ids = {5, 6, 7, 8}};
+  StepBatch batch{.step = 77, .trace = true, .ids = {5, 6, 7, 8}};
   batch.sequences.push_back({.sequence = 1,
                              .start = 128,
                              .rows = 3,
@@ -25,6 +25,7 @@ StepBatch two_sequences() {
 TEST(StepBatch, comes_back_as_it_was) {
   const StepBatch batch = decode_step_batch(encode(two_sequences()));
   EXPECT_EQ(batch.step, 77u);
+  EXPECT_TRUE(batch.trace);
   EXPECT_EQ(batch.ids, (std::vector<int32_t>{5, 6, 7, 8}));
   ASSERT_EQ(batch.sequences.size(), 2u);
   const SequenceRows& first = batch.sequences[0];
@@ -43,8 +44,12 @@ TEST(StepBatch, comes_back_as_it_was) {
 }
 
 TEST(StepResult, comes_back_as_it_was) {
-  StepResult result{
-      .step = 3, .rows = {{{{1.5f, 7}}, {}}, {{}, {1, 2, 3}}}, .gate_hashes = {1, 2}, .compute_us = 10, .gate_us = 4};
+  StepResult result{.step = 3,
+                    .rows = {{{{1.5f, 7}}, {}}, {{}, {1, 2, 3}}},
+                    .gate_hashes = {1, 2},
+                    .compute_us = 10,
+                    .gate_us = 4,
+                    .recorded = {5, 6, {{.begin_ns = 7, .end_ns = 8, .kind = TraceKind::kFold}}}};
   std::vector<std::byte> bytes;
   encode(result, bytes);
   const StepResult back = decode_step_result(bytes);
@@ -52,6 +57,11 @@ TEST(StepResult, comes_back_as_it_was) {
   EXPECT_EQ(back.rows[1].all, (std::vector<float>{1, 2, 3}));
   EXPECT_EQ(back.gate_hashes, result.gate_hashes);
   EXPECT_EQ(back.compute_us, 10);
+  EXPECT_EQ(back.recorded.clock, 5u);
+  EXPECT_EQ(back.recorded.overwritten, 6u);
+  ASSERT_EQ(back.recorded.events.size(), 1u);
+  EXPECT_EQ(back.recorded.events[0].end_ns, 8);
+  EXPECT_EQ(back.recorded.events[0].kind, TraceKind::kFold);
 }
 
 TEST(StepBatch, that_contradicts_itself_is_refused) {
@@ -90,6 +100,18 @@ TEST(StepBatch, of_hostile_bytes_is_refused_or_sound) {
   }
   EXPECT_GT(sound, 0);
   EXPECT_LT(sound, 100'000);
+}
+
+TEST(StepResult, with_events_that_cannot_be_is_refused) {
+  const auto refused = [](const TraceEvent& event) {
+    std::vector<std::byte> bytes;
+    encode(StepResult{.recorded = {.events = {event}}}, bytes);
+    EXPECT_THROW(decode_step_result(bytes), Error);
+  };
+  refused({.begin_ns = 2, .end_ns = 1});
+  refused({.begin_ns = -1, .end_ns = 1});
+  refused({.begin_ns = 1, .end_ns = INT64_MAX});
+  refused({.kind = static_cast<TraceKind>(kTraceKinds)});
 }
 
 TEST(StepResult, of_hostile_bytes_is_refused_or_sound) {

@@ -40,11 +40,18 @@ struct QueuePairLimits {
   size_t max_message_bytes = SIZE_MAX;
   int send_depth = 0, receive_depth = 0;  // posted and not yet complete, as granted
   size_t max_posted_bytes = SIZE_MAX;     // of the receives that are posted and not yet complete
-  size_t frame_bytes = 0;                 // if set: a send and the receive it meets must cover equally many such frames
+  size_t frame_bytes = 0;                 // if set: see frames_of()
   bool loses_unposted = false;        // a message that meets no posted receive is lost, without a word to the sender
   bool completes_unsignaled = false;  // sends that did not ask for a completion have one as well
   bool carries_tags = false;
 };
+
+// How many entries of its queue a request takes. Where there are frames the depths count them, and a send and the
+// receive that it meets must cover equally many.
+inline size_t frames_of(const QueuePairLimits& limits, size_t bytes) {
+  if (limits.frame_bytes == 0 || bytes == 0) return 1;
+  return (bytes - 1) / limits.frame_bytes + 1;
+}
 
 class QueuePair {
  public:
