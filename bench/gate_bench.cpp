@@ -1,9 +1,7 @@
-// The bare exchange of a gate: N processes, each publishing B bytes and waiting for all, with as much work around as is
-// asked for.
-//
-// Prints one line a run: the time of an exchange as rank 0 sees it (median and 99th percentile), and the wall time of
-// an iteration above that of its work. With more ranks than cores the work of an iteration takes at least ranks / cores
-// as long.
+// A gate beside the bare exchange of as many bytes, in one run: N processes, each pinned to a core of its own while
+// there are enough, publish a vector, wait, and add in rank order; then the same by tools/bare_exchange.h, which knows
+// nothing of gates. Over shared memory both copy the vector into a slot first; over TCP both send it from where it
+// lies. They take turns; the line gives the median over the rounds of each, and the median of the rounds' ratios.
 #include <sys/mman.h>
 
 #include <CLI/CLI.hpp>
@@ -12,76 +10,102 @@
 #include <cmath>
 #include <cstdio>
 
-#include "base/clock.h"
-#include "base/error.h"
 #include "busy_work.h"
 #include "gate/testing.h"
+#include "pinned.h"
+#include "tools/bare_exchange.h"
 
 namespace coprime {
 namespace {
 
+constexpr int kMaxRounds = 1000;
+
 struct Options {
-  int ranks = 2, iterations = 20'000, spin_us = -1, yield_us = -1;
+  int ranks = 2, rounds = 41, exchanges = 500;
   size_t bytes = 16384;
   double work_us = 0;
   std::string link = "shm";
 };
 
-double nanoseconds() {
-  return std::chrono::duration<double, std::nano>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
-
-struct Result {
-  double p50_us, p99_us, iteration_us;
+struct Rounds {
+  double gate_us[kMaxRounds], bare_us[kMaxRounds];  // of one exchange, on this rank
 };
 
-void run_rank(Exchange& exchange, const Options& options, int64_t steps, Result& result) {
-  const std::vector<size_t> incoming(static_cast<size_t>(options.ranks), options.bytes);
-  std::vector<double> times;
-  times.reserve(static_cast<size_t>(options.iterations));
-  volatile float sink = 0;
-  double start = 0;
-  const int warm_up = options.iterations / 10;
-  for (int i = -warm_up; i < options.iterations; ++i) {
-    if (i == 0) start = nanoseconds();
-    if (steps > 0) sink = sink + work(steps);
-    const double before = nanoseconds();
-    exchange.out(options.bytes)[0] = static_cast<std::byte>(i);
-    exchange.publish(0, options.bytes, incoming);
-    exchange.wait();
-    exchange.release();
-    if (i >= 0) times.push_back((nanoseconds() - before) / 1000);
+// Microseconds of one of the `count` calls of exchange().
+template <class Fn>
+double time_us(int count, int64_t work_steps, const Fn& exchange) {
+  const auto begin = std::chrono::steady_clock::now();
+  for (int i = 0; i < count; ++i) {
+    if (work_steps > 0) {
+      volatile float sink = work(work_steps);
+      static_cast<void>(sink);
+    }
+    exchange();
   }
-  const double end = nanoseconds();
-  std::ranges::sort(times);
-  result = {times[times.size() / 2], times[times.size() * 99 / 100], (end - start) / 1000 / options.iterations};
+  return std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - begin).count() / count;
+}
+
+void run_rank(const Options& options, Exchange& exchange, BareExchange& bare, int64_t work_steps, Rounds& rounds) {
+  const size_t count = options.bytes / sizeof(float);
+  const std::vector<float> in(count, static_cast<float>(exchange.rank() + 1));
+  std::vector<float> sum(count);
+  const std::vector<size_t> incoming(static_cast<size_t>(options.ranks), options.bytes);
+  int unwritten = options.link == "tcp" ? 2 : -1;  // slots; -1: they are written every time
+  const auto gate = [&] {
+    float* const out = reinterpret_cast<float*>(exchange.out(options.bytes).data());
+    if (unwritten != 0) std::memcpy(out, in.data(), options.bytes);
+    if (unwritten > 0) --unwritten;
+    exchange.publish(0, options.bytes, incoming);
+    std::array<const float*, kMaxRanks> terms;
+    const auto views = exchange.wait();
+    for (size_t rank = 0; rank < views.size(); ++rank) terms[rank] = reinterpret_cast<const float*>(views[rank].data());
+    add_in_rank_order({terms.data(), views.size()}, sum.data(), count);
+    exchange.release();
+  };
+  const auto floor = [&] { bare.run(in.data(), sum.data(), count); };
+  for (int round = -2; round < options.rounds; ++round) {  // two to warm up
+    const double gate_us = time_us(options.exchanges, work_steps, gate);
+    const double bare_us = time_us(options.exchanges, work_steps, floor);
+    if (round >= 0) rounds.gate_us[round] = gate_us, rounds.bare_us[round] = bare_us;
+  }
+  const float expected = static_cast<float>(options.ranks * (options.ranks + 1)) / 2;
+  if (std::ranges::count(sum, expected) != static_cast<ptrdiff_t>(count)) fail(ErrorKind::kInternal, "a wrong sum");
+}
+
+double median(std::vector<double> values) {
+  std::ranges::sort(values);
+  return values[values.size() / 2];
 }
 
 void run(const Options& options) {
   const testing::Link link = options.link == "tcp" ? testing::Link::kTcp : testing::Link::kShm;
   const testing::TestWorld world(link, options.ranks, options.bytes);
-  ExchangeSettings settings = world.settings();
-  if (options.spin_us >= 0) settings.wait.spin_us = options.spin_us;
-  if (options.yield_us >= 0) settings.wait.yield_us = options.yield_us;
-  const double rate = work_steps_per_us();
-  const auto steps = static_cast<int64_t>(std::llround(options.work_us * rate));
-
-  auto* results = static_cast<Result*>(
-      ::mmap(nullptr, sizeof(Result) * kMaxRanks, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
-  if (results == MAP_FAILED) fail(ErrorKind::kInternal, "no memory for the results");
+  const auto memory = std::make_shared<const BareMemory>(options.ranks, options.bytes);
+  auto mesh = loopback_mesh(options.ranks);
+  const auto work_steps = static_cast<int64_t>(std::llround(options.work_us * work_steps_per_us()));
+  auto* rounds = static_cast<Rounds*>(
+      ::mmap(nullptr, sizeof(Rounds) * kMaxRanks, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
+  if (rounds == MAP_FAILED) fail(ErrorKind::kInternal, "no memory for the results");
   const std::vector<int> statuses = testing::run_processes(options.ranks, [&](int rank) {
+    const ExchangeSettings settings = world.settings();  // before this rank has one core only
+    pin_rank(rank, options.ranks);
     const std::unique_ptr<Exchange> exchange = world.join(rank, settings);
-    run_rank(*exchange, options, steps, results[rank]);
+    std::unique_ptr<BareExchange> bare = std::make_unique<BareWindow>(memory, rank);
+    if (link == testing::Link::kTcp)
+      bare = std::make_unique<BareSockets>(std::move(mesh[static_cast<size_t>(rank)]), rank, options.bytes);
+    run_rank(options, *exchange, *bare, work_steps, rounds[rank]);
     return 0;
   });
   if (std::ranges::count(statuses, 0) != options.ranks) fail(ErrorKind::kLink, "a rank failed");
-  const double share = std::max(1.0, static_cast<double>(options.ranks) / usable_cores());
-  std::printf(
-      "gate_bench link=%s ranks=%d bytes=%zu work_us=%.1f spin_us=%lld yield_us=%lld cores=%d p50_us=%.2f p99_us=%.2f "
-      "iteration_us=%.2f above_work_us=%.2f\n",
-      options.link.c_str(), options.ranks, options.bytes, options.work_us,
-      static_cast<long long>(settings.wait.spin_us), static_cast<long long>(settings.wait.yield_us), usable_cores(),
-      results[0].p50_us, results[0].p99_us, results[0].iteration_us, results[0].iteration_us - options.work_us * share);
+  std::vector<double> gate, bare, ratios;
+  for (int round = 0; round < options.rounds; ++round) {
+    gate.push_back(rounds[0].gate_us[round]);
+    bare.push_back(rounds[0].bare_us[round]);
+    ratios.push_back(gate.back() / bare.back());
+  }
+  std::printf("gate_bench link=%s ranks=%d cores=%d bytes=%zu work_us=%.1f gate_us=%.3f bare_us=%.3f ratio=%.3f\n",
+              options.link.c_str(), options.ranks, usable_cores(), options.bytes, options.work_us, median(gate),
+              median(bare), median(ratios));
 }
 
 }  // namespace
@@ -89,16 +113,21 @@ void run(const Options& options) {
 
 int main(int argc, char** argv) {
   coprime::Options options;
-  CLI::App app("Times the bare exchange of a gate between processes of this host.");
-  app.add_option("--ranks", options.ranks)->check(CLI::Range(1, coprime::kMaxRanks));
-  app.add_option("--bytes", options.bytes, "published by each rank")->check(CLI::Range(1, 1 << 30));
-  app.add_option("--link", options.link)->check(CLI::IsMember({"shm", "tcp"}));
-  app.add_option("--iterations", options.iterations)->check(CLI::Range(100, 100'000'000));
-  app.add_option("--work-us", options.work_us, "computation between two exchanges, on an undisturbed core")
-      ->check(CLI::Range(0.0, 1e6));
-  app.add_option("--spin-us", options.spin_us, "instead of the policy's own");
-  app.add_option("--yield-us", options.yield_us, "instead of the policy's own");
+  CLI::App app("Times a gate beside the bare exchange of as many bytes.");
+  app.add_option("--ranks", options.ranks)->check(CLI::Range(2, coprime::kMaxRanks))->capture_default_str();
+  app.add_option("--bytes", options.bytes, "published by each rank, in whole floats")
+      ->check(CLI::Range(4, 1 << 26))
+      ->capture_default_str();
+  app.add_option("--link", options.link)->check(CLI::IsMember({"shm", "tcp"}))->capture_default_str();
+  app.add_option("--rounds", options.rounds)->check(CLI::Range(1, coprime::kMaxRounds))->capture_default_str();
+  app.add_option("--exchanges", options.exchanges, "of a round")
+      ->check(CLI::Range(1, 1'000'000))
+      ->capture_default_str();
+  app.add_option("--work-us", options.work_us, "computation before each exchange, on an undisturbed core")
+      ->check(CLI::Range(0.0, 1e6))
+      ->capture_default_str();
   CLI11_PARSE(app, argc, argv);
+  options.bytes = options.bytes / sizeof(float) * sizeof(float);
   try {
     coprime::run(options);
   } catch (const coprime::Error& error) {

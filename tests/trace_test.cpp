@@ -12,9 +12,9 @@
 namespace coprime {
 namespace {
 
-ProgramResult generate_on_three(std::vector<std::string> more) {
+ProgramResult generate_on_three(std::vector<std::string> more, const std::string& prompt = "Sam has") {
   std::vector<std::string> arguments{
-      "generate",      "--model", golden_directory("mini-qwen35").string(), "--ranks", "3", "--prompt", "Sam has",
+      "generate",      "--model", golden_directory("mini-qwen35").string(), "--ranks", "3", "--prompt", prompt,
       "--temperature", "0"};
   arguments.insert(arguments.end(), more.begin(), more.end());
   return run_program(arguments);

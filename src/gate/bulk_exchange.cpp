@@ -20,11 +20,10 @@ int64_t divide_up(int64_t value, int64_t unit) { return (value + unit - 1) / uni
 
 PairFault BulkExchange::begin(const WindowPlan& plan, const BulkBuffers& buffers, const Flight& flight,
                               bool window_active) {
-  const size_t longest = std::min(plan.chunk_bytes(), std::max(flight.out.size(), flight.incoming));
   depth_ = plan.bulk_window_messages();
-  if (buffers.staged() && longest != 0) {
+  if (buffers.staged()) {
     const size_t staging = std::min(buffers.staging_in.size(), buffers.staging_out.size());
-    depth_ = static_cast<int64_t>(std::min<size_t>(static_cast<size_t>(depth_), staging / longest));
+    depth_ = static_cast<int64_t>(std::min<size_t>(static_cast<size_t>(depth_), staging / plan.chunk_bytes()));
   }
   if (window_active || depth_ == 0 || buffers.in.size() < flight.incoming)
     return {.kind = PairFaultKind::kBulkRefused, .id = flight.sequence};
@@ -44,8 +43,7 @@ int64_t BulkExchange::outgoing(const WindowPlan& plan, const Flight& flight) con
   return messages_of_window(plan, flight.out.size());
 }
 size_t BulkExchange::window_begin(const WindowPlan& plan) const {
-  // Of the first window 0, also where there is no cap: a chunk may be as long as size_t goes.
-  return window_ == 0 ? 0 : static_cast<size_t>(window_ * depth_) * plan.chunk_bytes();
+  return static_cast<size_t>(window_ * depth_) * plan.chunk_bytes();
 }
 
 void BulkExchange::post_receives(const WindowPlan& plan, const BulkBuffers& buffers, const Flight& flight,

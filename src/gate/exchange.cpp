@@ -47,7 +47,7 @@ Exchange::Exchange(WorldLinks links, GateSchedule schedule, std::shared_ptr<cons
       epoch_(settings.epoch),
       schedule_(std::move(schedule)),
       slot_bytes_(largest_slot_bytes(schedule_)),
-      slot_stride_(round_up(slot_bytes_, kPageBytes)),
+      slot_stride_(round_up(kHeadroom + slot_bytes_, kPageBytes)),
       watch_(std::move(progress), links.rank, settings.timeout_ms, settings.epoch),
       policy_(settings.wait) {
   COPRIME_CHECK(ranks_ >= 1 && ranks_ <= kMaxRanks && rank_ >= 0 && rank_ < ranks_, "rank {} of {}", rank_, ranks_);
@@ -87,7 +87,7 @@ Exchange::Exchange(WorldLinks links, GateSchedule schedule, std::shared_ptr<cons
 
 std::span<std::byte> Exchange::slot(uint64_t sequence) {
   if (window_) return window_->slot(sequence);
-  return {slots_.data() + (sequence & 1) * slot_stride_, slot_bytes_};
+  return {slots_.data() + (sequence & 1) * slot_stride_ + kHeadroom, slot_bytes_};
 }
 
 void Exchange::begin_step(int rows, int next_rows) {
@@ -153,6 +153,7 @@ void Exchange::send() {
                              .entry = entry_,
                              .tag = tag_,
                              .out = slot(sequence_).subspan(part.begin, part.end - part.begin),
+                             .headroom = window_ || part.begin > 0 ? 0 : kHeadroom,
                              .incoming = incoming_[static_cast<size_t>(peer)]});
     });
   }

@@ -101,6 +101,7 @@ class Exchange {
     size_t begin = 0, end = 0;
   };
 
+  static constexpr size_t kHeadroom = 64;  // and the slots stay aligned
   std::span<std::byte> slot(uint64_t sequence);
   void begin_gate(int entry, bool scattered, std::span<const size_t> incoming);
   void send();
@@ -133,7 +134,7 @@ class Exchange {
   std::array<int, kMaxRanks> region_index_ = {};  // -1: not in the region
   uint32_t window_peers_ = 0, link_peers_ = 0;    // a bit a peer
   Buffer slots_;                                  // the outgoing slots, where there is no window
-  size_t slot_stride_ = 0;
+  size_t slot_stride_ = 0;                        // each with kHeadroom before it
   std::array<std::unique_ptr<PeerLink>, kMaxRanks> peer_links_;
 
   PeerWatch watch_;

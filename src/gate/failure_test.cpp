@@ -226,6 +226,24 @@ TEST_P(Failures, a_rank_that_gives_up_tells_the_others_whom_it_blames) {
   EXPECT_LT(now_us() - start_us, 10'000'000);
 }
 
+// As the front says when a rank's process has ended.
+TEST_P(Failures, a_peer_that_is_gone_is_named_at_once) {
+  const TestWorld world(link(), 3, 4096);
+  const int64_t start_us = now_us();
+  run_threads(3, [&](int rank) {
+    const auto exchange = world.join(rank);
+    pass_gate(*exchange);
+    if (rank == 1) {
+      world.progress().mark_gone(rank);
+      std::this_thread::sleep_for(std::chrono::milliseconds(500));
+      return;
+    }
+    const Outcome outcome = run_until_error(*exchange);
+    EXPECT_TRUE(contains(outcome.text, "lost rank 1") || contains(outcome.text, "gave up on rank 1")) << outcome.text;
+  });
+  EXPECT_LT(now_us() - start_us, 5'000'000);
+}
+
 TEST_P(Failures, ranks_at_different_gates_find_out_at_once) {
   const TestWorld world(link(), 2, {{GateKind::kFfn, 7, 64, 1}, {GateKind::kAttention, 7, 64, 1}});
   run_threads(2, [&](int rank) {

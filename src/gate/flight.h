@@ -12,6 +12,7 @@ struct Flight {
   int entry = 0;          // of the schedule
   uint32_t tag = 0;       // which gate, in a word
   std::span<std::byte> out;
+  size_t headroom = 0;  // bytes before `out` that nobody reads
   size_t incoming = 0;  // bytes that the peer sends
 };
 

@@ -1,7 +1,7 @@
 // Many gates on every kind of link, with random delays around and inside them, steps of decode, verify and prefill in
 // random order, announced rightly and wrongly, and every byte checked.
 //
-// The default is short. COPRIME_SOAK_SCALE=100 runs 10^6 gates of two ranks and 10^5 of three and five on every link.
+// The default is short. COPRIME_SOAK_PERCENT=10000 runs 10^6 gates of two ranks and 10^5 of three and five on every link.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -30,9 +30,9 @@ class Random {
   uint64_t state_;
 };
 
-int64_t scale() {
-  const char* text = std::getenv("COPRIME_SOAK_SCALE");
-  return text == nullptr ? 1 : std::max(1, std::atoi(text));
+int64_t percent() {
+  const char* text = std::getenv("COPRIME_SOAK_PERCENT");
+  return text == nullptr ? 10 : std::max(1, std::atoi(text));
 }
 
 // Decode mostly, now and then the rows of a verify, of a small batch, of prefill.
@@ -133,14 +133,16 @@ class GateSoak : public ::testing::TestWithParam<Link> {};
 TEST_P(GateSoak, every_byte_of_every_gate_is_right) {
   for (const auto& [ranks, gates] : {std::pair{2, 10'000}, std::pair{3, 1'000}, std::pair{5, 1'000}}) {
     const TestWorld world(GetParam(), ranks, kSchedule);
-    run_threads(ranks, [&](int rank) {
+    run_threads(ranks, [&, count = gates * percent() / 100](int rank) {
       const auto exchange = world.join(rank);
-      run_rank(*exchange, gates * scale());
+      run_rank(*exchange, count);
     });
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(All, GateSoak, ::testing::Values(Link::kShm, Link::kTcp, Link::kMixed),
+INSTANTIATE_TEST_SUITE_P(All, GateSoak,
+                         ::testing::Values(Link::kShm, Link::kTcp, Link::kMixed, Link::kUc, Link::kApple, Link::kSealed,
+                                           Link::kSealedUc),
                          [](const auto& tested) { return std::string(link_name(tested.param)); });
 
 }  // namespace

@@ -14,10 +14,10 @@ namespace {
 class StreamLink final : public PeerLink {
  public:
   StreamLink(std::unique_ptr<QueuePair> pair, size_t slot_bytes, std::span<std::byte> out_slots)
-      : pair_(std::move(pair)),
-        slot_bytes_(slot_bytes),
-        stride_((slot_bytes + 4095) / 4096 * 4096),
-        slots_(2 * stride_) {
+      : slot_bytes_(slot_bytes),
+        stride_((kHeadroom + slot_bytes + 4095) / 4096 * 4096),
+        slots_(2 * stride_),
+        pair_(std::move(pair)) {
     COPRIME_CHECK(pair_->register_memory({slots_.data(), slots_.size()}) && pair_->register_memory(out_slots),
                   "a stream's memory is not registered");
     post_receive(1);
@@ -28,8 +28,12 @@ class StreamLink final : public PeerLink {
 
   void start(const Flight& flight) override {
     sequence_ = flight.sequence;
-    const WorkRequest request = {
-        .id = sequence_, .data = flight.out.data(), .bytes = flight.out.size(), .tag = flight.tag, .label = sequence_};
+    const WorkRequest request = {.id = sequence_,
+                                 .data = flight.out.data(),
+                                 .bytes = flight.out.size(),
+                                 .headroom = flight.headroom,
+                                 .tag = flight.tag,
+                                 .label = sequence_};
     pair_->post_send({&request, 1});
   }
 
@@ -60,15 +64,18 @@ class StreamLink final : public PeerLink {
   const std::string& failure() const override { return pair_->failure(); }
 
  private:
-  std::byte* slot(uint64_t sequence) { return slots_.data() + (sequence & 1) * stride_; }
+  static constexpr size_t kHeadroom = 64;  // and the slots stay aligned
+
+  std::byte* slot(uint64_t sequence) { return slots_.data() + (sequence & 1) * stride_ + kHeadroom; }
   void post_receive(uint64_t sequence) {
-    const WorkRequest request = {.id = sequence, .data = slot(sequence), .bytes = slot_bytes_, .label = sequence};
+    const WorkRequest request = {
+        .id = sequence, .data = slot(sequence), .bytes = slot_bytes_, .headroom = kHeadroom, .label = sequence};
     pair_->post_recv({&request, 1});
   }
 
-  std::unique_ptr<QueuePair> pair_;
   size_t slot_bytes_, stride_;
-  Buffer slots_;  // by parity
+  Buffer slots_;                     // by parity
+  std::unique_ptr<QueuePair> pair_;  // lets go of the slots first
   uint64_t sequence_ = 0, sent_ = 0, received_ = 0;
   std::array<Arrival, 2> arrivals_;
 };

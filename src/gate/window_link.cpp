@@ -24,28 +24,12 @@ class WindowLink final : public PeerLink, private PairPort {
  public:
   WindowLink(std::unique_ptr<QueuePair> pair, SideChannel side, const GateSchedule& schedule,
              std::span<std::byte> out_slots)
-      : pair_(std::move(pair)), side_(std::move(side)), plan_(schedule, pair_->limits()), machine_(&plan_, &buffers_) {
-    const size_t window = round_up(plan_.largest_capacity()), bulk = round_up(largest_slot_bytes(schedule));
-    const size_t incoming = std::max(2 * window, bulk), dummy = round_up(plan_.dummy_bytes());
-    // Outgoing slots of a kind that the device does not take are copied, bulk a window at a time.
-    const bool staged = !pair_->register_memory(out_slots);
-    const size_t staging =
-        staged ? round_up(static_cast<size_t>(plan_.bulk_window_messages()) * plan_.chunk_bytes()) : 0;
-    memory_ = Buffer(incoming + dummy + (staged ? 2 * window + 2 * staging : 0));
-    if (!pair_->register_memory({memory_.data(), memory_.size()})) {
-      fail(ErrorKind::kLink, "{}: the device takes no memory for receives: use --link tcp", pair_->name());
-    }
-    std::byte* next = memory_.data();
-    buffers_.window_in = {std::span(next, window), std::span(next + window, window)};
-    buffers_.bulk.in = {next, bulk};
-    next += incoming;
-    buffers_.dummy = {next, dummy};
-    next += dummy;
-    if (!staged) return;
-    buffers_.window_out = {std::span(next, window), std::span(next + window, window)};
-    buffers_.bulk.staging_in = {next + 2 * window, staging};
-    buffers_.bulk.staging_out = {next + 2 * window + staging, staging};
-  }
+      : pair_(std::move(pair)),
+        side_(std::move(side)),
+        plan_(schedule, pair_->limits()),
+        memory_(lay_out(out_slots)),
+        machine_(&plan_, &buffers_) {}
+  ~WindowLink() override { pair_.reset(); }  // lets go of the memory first
 
   void begin_step(int rows, int next_rows) override { machine_.begin_step(row_class(rows), row_class(next_rows)); }
 
@@ -94,6 +78,31 @@ class WindowLink final : public PeerLink, private PairPort {
   const std::string& failure() const override { return failure_; }
 
  private:
+  // Fills in buffers_.
+  Buffer lay_out(std::span<std::byte> out_slots) {
+    const size_t window = round_up(plan_.largest_capacity()), bulk = round_up(largest_slot_bytes(plan_.schedule()));
+    const size_t incoming = std::max(2 * window, bulk), dummy = round_up(plan_.dummy_bytes());
+    // Outgoing slots of a kind that the device does not take are copied, bulk a window at a time.
+    const bool staged = !pair_->register_memory(out_slots);
+    const size_t staging =
+        staged ? round_up(static_cast<size_t>(plan_.bulk_window_messages()) * plan_.chunk_bytes()) : 0;
+    Buffer memory(incoming + dummy + (staged ? 2 * window + 2 * staging : 0));
+    if (!pair_->register_memory({memory.data(), memory.size()})) {
+      fail(ErrorKind::kLink, "{}: the device takes no memory for receives: use --link tcp", pair_->name());
+    }
+    std::byte* next = memory.data();
+    buffers_.window_in = {std::span(next, window), std::span(next + window, window)};
+    buffers_.bulk.in = {next, bulk};
+    next += incoming;
+    buffers_.dummy = {next, dummy};
+    next += dummy;
+    if (!staged) return memory;
+    buffers_.window_out = {std::span(next, window), std::span(next + window, window)};
+    buffers_.bulk.staging_in = {next + 2 * window, staging};
+    buffers_.bulk.staging_out = {next + 2 * window + staging, staging};
+    return memory;
+  }
+
   void post_recv(std::span<const WorkRequest> chain) override { pair_->post_recv(chain); }
   void post_send(std::span<const WorkRequest> chain) override { pair_->post_send(chain); }
   void send_barrier(const Barrier& barrier) override { side_.send(barrier); }
@@ -112,8 +121,8 @@ class WindowLink final : public PeerLink, private PairPort {
   std::unique_ptr<QueuePair> pair_;
   SideChannel side_;
   const WindowPlan plan_;
-  Buffer memory_;
   PairBuffers buffers_;
+  const Buffer memory_;
   PairMachine machine_;
   Flight flight_;
   uint64_t polls_ = 0;

@@ -18,19 +18,20 @@ WindowPlan::WindowPlan(const GateSchedule& schedule, const QueuePairLimits& agre
     : schedule_(schedule),
       limits_(agreed),
       lookahead_(lookahead),
-      chunk_bytes_(std::min(agreed.max_message_bytes, agreed.max_posted_bytes)) {
+      chunk_bytes_(std::min(
+          {agreed.max_message_bytes, agreed.max_posted_bytes, std::max<size_t>(1, largest_slot_bytes(schedule))})) {
   COPRIME_CHECK(!schedule_.empty() && lookahead_ >= 2, "{} gates, {} ahead", schedule_.size(), lookahead_);
-  const size_t longest = std::min(chunk_bytes_, std::max<size_t>(1, largest_slot_bytes(schedule_)));
-  send_messages_ = limits_.send_depth / frames(longest, limits_);
-  bulk_window_messages_ = std::min<int64_t>(limits_.receive_depth / frames(longest, limits_), kBulkWindowReceives);
-  if (chunk_bytes_ != 0)
-    bulk_window_messages_ = std::min(
-        bulk_window_messages_, static_cast<int64_t>(std::min<size_t>(limits_.max_posted_bytes / longest, INT32_MAX)));
-  if (chunk_bytes_ == 0 || send_messages_ < 1 || bulk_window_messages_ < 1) {
+  if (chunk_bytes_ != 0) {
+    send_messages_ = limits_.send_depth / frames(chunk_bytes_, limits_);
+    bulk_window_messages_ =
+        static_cast<int64_t>(std::min({static_cast<size_t>(limits_.receive_depth / frames(chunk_bytes_, limits_)),
+                                       limits_.max_posted_bytes / chunk_bytes_, size_t{kBulkWindowReceives}}));
+  }
+  if (send_messages_ < 1 || bulk_window_messages_ < 1) {
     fail(ErrorKind::kUsage,
          "the link takes messages of {} bytes, {} sends and {} receives at a time, {} bytes of receives: not one "
          "message of {} bytes fits; use another --link",
-         limits_.max_message_bytes, limits_.send_depth, limits_.receive_depth, limits_.max_posted_bytes, longest);
+         limits_.max_message_bytes, limits_.send_depth, limits_.receive_depth, limits_.max_posted_bytes, chunk_bytes_);
   }
   for (int i = 0; i < kWindowClasses; ++i) plan_class(static_cast<RowClass>(i));
 }

@@ -43,7 +43,7 @@ class WindowPlan {
   const Gate& gate(int64_t entry, RowClass row_class) const { return of(row_class).gates[static_cast<size_t>(entry)]; }
   size_t largest_capacity() const { return largest_capacity_; }  // of all classes with a window
 
-  size_t chunk_bytes() const { return chunk_bytes_; }  // no message is longer
+  size_t chunk_bytes() const { return chunk_bytes_; }  // no message is longer, nor any slot
   // Messages of the largest size that may be posted and not yet complete.
   int64_t send_messages() const { return send_messages_; }
   int64_t bulk_window_messages() const { return bulk_window_messages_; }  // receives, at most kBulkWindowReceives

@@ -1,7 +1,6 @@
 #include "transport/mesh.h"
 
 #include <poll.h>
-#include <sys/socket.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -26,12 +25,6 @@ struct Claim {
   uint32_t epoch, ranks, from, to;
 };
 static_assert(sizeof(Claim) == 32);
-
-bool is_closed(int fd) {
-  std::byte byte;
-  const ssize_t got = ::recv(fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
-  return got == 0 || (got < 0 && errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR);
-}
 
 // One rank that this one dials.
 struct Call {

@@ -22,6 +22,7 @@ struct WorkRequest {
   uint64_t id = 0;  // told by its completion; does not travel
   std::byte* data = nullptr;
   size_t bytes = 0;      // of a receive: the room that there is
+  size_t headroom = 0;   // bytes before `data` that the provider may overwrite: room for a header of its own
   uint32_t tag = 0;      // of a send: travels along where the provider carries tags
   uint64_t label = 0;    // both ends know it: an authenticating pair binds the message to it
   bool signaled = true;  // of a send: asks for a completion

@@ -26,6 +26,12 @@ void set_no_delay(int fd) {
   ::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
 }
 
+bool is_closed(int fd) {
+  char byte;
+  const ssize_t got = ::recv(fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+  return got == 0 || (got < 0 && errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR);
+}
+
 int poll_timeout_ms(int64_t deadline_us) {
   if (deadline_us < 0) return -1;
   const int64_t left_us = std::max<int64_t>(deadline_us - now_us(), 0);

@@ -9,6 +9,9 @@ namespace coprime {
 void set_nonblocking(int fd);
 void set_no_delay(int fd);  // no effect on a socket that is not TCP
 
+// Whether the other end of a connection has closed it or is gone, looking without taking anything.
+bool is_closed(int fd);
+
 // poll(2) on one descriptor, restarted after signals. Whether an event came before the deadline (a time of now_us();
 // negative: none).
 bool wait_for_events(int fd, short events, int64_t deadline_us);

@@ -159,13 +159,13 @@ class Owner {
     }
     const UniqueFd listener = listen();
     Door door(listener.get(), me_.key, Traffic::kControl);
-    while (!settled() && now_us() < deadline_us) {
+    do {
       for (Authenticated& arrival : door.serve([&](auto payload, const auto&) { return judge(payload); })) {
         hand_out(arrival, region ? region->fd() : -1);
       }
       for (size_t place = 1; place < members_.size(); ++place) hear(place);
       if (!settled()) wait(door, deadline_us);
-    }
+    } while (!settled() && now_us() < deadline_us);
     for (size_t place = 1; place < members_.size() && failure_.empty(); ++place) {
       if (!members_[place].well) {
         failure_ = fmt::format("rank {} did not fetch the shared window within {} ms: it runs where it cannot reach it",
@@ -232,7 +232,11 @@ class Owner {
 
   void hear(size_t place) {
     Member& member = members_[place];
-    if (!member.socket || member.well || !failure_.empty()) return;
+    if (!member.socket || !failure_.empty()) return;
+    if (member.well) {
+      if (is_closed(member.socket.get())) note(fmt::format("rank {} closed the connection", group_[place]));
+      return;
+    }
     switch (member.reader.read(member.socket.get())) {
       case WordReader::Got::kNothing:
         return;
@@ -254,7 +258,7 @@ class Owner {
     std::vector<pollfd> wanted;
     door.append_to(wanted);
     for (const Member& member : members_) {
-      if (member.socket && !member.well && failure_.empty()) {
+      if (member.socket && failure_.empty()) {
         wanted.push_back({.fd = member.socket.get(), .events = POLLIN, .revents = 0});
       }
     }
@@ -319,7 +323,7 @@ SharedRegion join(const Membership& me, const std::vector<int>& group, size_t sl
   } catch (const Error& error) {
     trouble = error.what();
   }
-  if (!send_word(socket, trouble)) fail(ErrorKind::kLink, "{} closed the connection", owner_name);
+  send_word(socket, trouble);  // an owner that has given up already has left its last word to be read
   WordReader reader;
   const int64_t last_us = deadline_us + kLastWordUs;
   WordReader::Got got;

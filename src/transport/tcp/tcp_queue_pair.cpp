@@ -74,13 +74,7 @@ void TcpQueuePair::move_sends() {
   while (!sends_.idle() && !send_broken_) {
     const WorkRequest& request = sends_.current();
     if (sent_ == 0) send_header_ = {kMagic, epoch_, sends_.done + 1, request.bytes, request.tag, 0};
-    const size_t of_header = std::min(sent_, sizeof send_header_), of_payload = sent_ - of_header;
-    iovec parts[2] = {{reinterpret_cast<std::byte*>(&send_header_) + of_header, sizeof send_header_ - of_header},
-                      {request.data + of_payload, request.bytes - of_payload}};
-    msghdr message = {};
-    message.msg_iov = parts;
-    message.msg_iovlen = 2;
-    const ssize_t sent = ::sendmsg(socket_.get(), &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+    const ssize_t sent = send_some(request);
     if (sent < 0) {
       if (errno == EINTR) continue;
       if (errno != EAGAIN && errno != EWOULDBLOCK) send_broken_ = true;
@@ -95,16 +89,45 @@ void TcpQueuePair::move_sends() {
   }
 }
 
+ssize_t TcpQueuePair::send_some(const WorkRequest& request) {
+  if (sent_ == 0 && request.headroom >= sizeof send_header_) {
+    std::byte* const frame = request.data - sizeof send_header_;
+    std::memcpy(frame, &send_header_, sizeof send_header_);
+    return ::send(socket_.get(), frame, sizeof send_header_ + request.bytes, MSG_NOSIGNAL | MSG_DONTWAIT);
+  }
+  const size_t of_header = std::min(sent_, sizeof send_header_), of_payload = sent_ - of_header;
+  iovec parts[2] = {{reinterpret_cast<std::byte*>(&send_header_) + of_header, sizeof send_header_ - of_header},
+                    {request.data + of_payload, request.bytes - of_payload}};
+  msghdr message = {};
+  message.msg_iov = parts;
+  message.msg_iovlen = 2;
+  return ::sendmsg(socket_.get(), &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+}
+
 void TcpQueuePair::move_receives() {
-  while (use_staged()) {
+  const uint64_t done_before = receives_.done;
+  // The socket is not asked again when there is something to tell: mostly it would have nothing.
+  while (use_staged() && receives_.done == done_before) {
+    const WorkRequest& request = receives_.current();
     const size_t frame_left = in_frame_ ? frame_bytes_ - frame_received_ : 0;
     const bool direct = frame_left > kStagingBytes / 2;
-    if (!direct && staged_begin_ > 0) {  // what is left is less than a header
-      std::memmove(staging_.data(), staging_.data() + staged_begin_, staged_end_ - staged_begin_);
-      staged_end_ -= std::exchange(staged_begin_, 0);
+    const bool whole = !in_frame_ && staged_begin_ == staged_end_ && request.headroom >= sizeof(FrameHeader);
+    std::byte* to = nullptr;
+    size_t room = 0;
+    if (direct) {
+      to = request.data + frame_received_;
+      room = frame_left;
+    } else if (whole) {
+      to = request.data - sizeof(FrameHeader);
+      room = std::min(request.bytes + sizeof(FrameHeader), kStagingBytes);
+    } else {
+      if (staged_begin_ > 0) {  // what is left is less than a header
+        std::memmove(staging_.data(), staging_.data() + staged_begin_, staged_end_ - staged_begin_);
+        staged_end_ -= std::exchange(staged_begin_, 0);
+      }
+      to = staging_.data() + staged_end_;
+      room = kStagingBytes - staged_end_;
     }
-    std::byte* const to = direct ? receives_.current().data + frame_received_ : staging_.data() + staged_end_;
-    const size_t room = direct ? frame_left : kStagingBytes - staged_end_;
     const ssize_t got = ::recv(socket_.get(), to, room, MSG_DONTWAIT);
     if (got < 0) {
       if (errno == EINTR) continue;
@@ -119,10 +142,29 @@ void TcpQueuePair::move_receives() {
     bytes_moved_ += static_cast<size_t>(got);
     if (direct) {
       advance_frame(static_cast<size_t>(got));
+    } else if (whole) {
+      use_frame_start(to, static_cast<size_t>(got));
     } else {
       staged_end_ += static_cast<size_t>(got);
     }
   }
+}
+
+// The payload lies where it belongs already. What comes before a whole header, or behind a payload that is shorter than
+// its receive, goes to the staging area, which is empty.
+void TcpQueuePair::use_frame_start(const std::byte* bytes, size_t count) {
+  FrameHeader header;
+  size_t used = 0;
+  if (count >= sizeof header) {
+    std::memcpy(&header, bytes, sizeof header);
+    if (!accept_frame(header)) return;
+    const size_t payload = std::min(count - sizeof header, header.bytes);
+    if (payload > 0) advance_frame(payload);
+    used = sizeof header + payload;
+  }
+  staged_begin_ = 0;
+  staged_end_ = count - used;
+  std::memcpy(staging_.data(), bytes + used, staged_end_);
 }
 
 bool TcpQueuePair::use_staged() {

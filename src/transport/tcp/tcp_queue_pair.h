@@ -2,8 +2,8 @@
 //
 // A message is a frame: a header of 32 bytes {magic, epoch, number, bytes, tag} and the payload, little-endian, sent by
 // one system call; the pair numbers its messages from 1. A frame whose magic, epoch or number is not the expected one,
-// or that is longer than the receive that it meets, ends the pair before a byte of it is used. What arrives without a
-// posted receive stays in the socket, which holds the sender back.
+// or that is longer than the receive that it meets, ends the pair: no completion tells of it, whatever lies in the
+// receive's buffer by then. What arrives without a posted receive stays in the socket, which holds the sender back.
 #pragma once
 
 #include <array>
@@ -37,7 +37,8 @@ class TcpQueuePair final : public QueuePair {
     uint32_t tag, reserved;
   };
   static constexpr uint32_t kMagic = 0x45544147;  // "GATE"
-  // Small frames pass through here, so that one system call gets header and payload; of a large one only its ends do.
+  // Where a receive has headroom for a header, a frame goes there and behind it at once. Else small frames pass through
+  // here, as do those that arrive in pieces; of a large one only its ends do.
   static constexpr size_t kStagingBytes = 64 * 1024;
 
   // Requests in order: complete and not yet told, then posted and not yet complete.
@@ -54,6 +55,8 @@ class TcpQueuePair final : public QueuePair {
 
   void move_sends();
   void move_receives();
+  ssize_t send_some(const WorkRequest& request);
+  void use_frame_start(const std::byte* bytes, size_t count);  // that came into a receive's headroom and behind it
   bool use_staged();                             // whether the frame in hand, or its header, needs more bytes
   bool accept_frame(const FrameHeader& header);  // else the pair has failed
   void advance_frame(size_t count);

@@ -66,7 +66,7 @@ std::string summary_text(const VerbsDevice& device, const VerbsQueuePair& pair, 
 VerbsLink establish(const std::shared_ptr<VerbsDevice>& device, const VerbsOptions& options, SetupStream& stream,
                     int socket_fd) {
   const GidChoice gid =
-      choose_gid(device->library(), device->context(), device->port(), options.gid_index, local_address(socket_fd));
+      choose_gid(device->library(), device->context(), device->port(), options.gid_index, local_ip_address(socket_fd));
   WarmUp warm_up(options.gate_timeout_ms);
   std::string problem;
   for (int attempt = 1; attempt <= kAttempts; ++attempt) {

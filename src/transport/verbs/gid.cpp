@@ -68,13 +68,13 @@ std::string address_text(const uint8_t* bytes) {
   return ::inet_ntop(AF_INET6, bytes, text, sizeof text);
 }
 
-std::optional<Address> local_address(int socket_fd) {
+std::optional<IpAddress> local_ip_address(int socket_fd) {
   sockaddr_storage storage = {};
   socklen_t bytes = sizeof storage;
   if (::getsockname(socket_fd, reinterpret_cast<sockaddr*>(&storage), &bytes) != 0) {
     fail(ErrorKind::kLink, "getsockname: {}", errno_text(errno));
   }
-  Address address;
+  IpAddress address;
   if (storage.ss_family == AF_INET6) {
     std::memcpy(address.data(), &reinterpret_cast<const sockaddr_in6&>(storage).sin6_addr, address.size());
     return address;
@@ -86,7 +86,7 @@ std::optional<Address> local_address(int socket_fd) {
 }
 
 GidChoice choose_gid(const VerbsLibrary& library, ibv_context* context, const ibv_port_attr& port, int wanted_index,
-                     const std::optional<Address>& local) {
+                     const std::optional<IpAddress>& local) {
   const int table_entries = std::clamp(port.gid_tbl_len, 0, kMaxEntries);
   if (wanted_index >= 0) return wanted_entry(library, context, table_entries, wanted_index);
   if (port.link_layer == IBV_LINK_LAYER_INFINIBAND) return wanted_entry(library, context, table_entries, 0);

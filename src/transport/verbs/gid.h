@@ -18,10 +18,10 @@ struct GidChoice {
   ibv_gid gid = {};
 };
 
-using Address = std::array<uint8_t, 16>;  // IPv6, or IPv4 mapped: ::ffff:a.b.c.d
+using IpAddress = std::array<uint8_t, 16>;  // IPv6, or IPv4 mapped: ::ffff:a.b.c.d
 
 // The socket's own address; nothing where it has none (a Unix socket).
-std::optional<Address> local_address(int socket_fd);
+std::optional<IpAddress> local_ip_address(int socket_fd);
 
 std::string address_text(const uint8_t* bytes);
 
@@ -29,6 +29,6 @@ std::string address_text(const uint8_t* bytes);
 // that is an IPv4 address. RoCE v1 (which no router and few switches carry between hosts), empty entries and indices
 // beyond the table are refused by name. Error(kLink) also where the table cannot be read.
 GidChoice choose_gid(const VerbsLibrary& library, ibv_context* context, const ibv_port_attr& port, int wanted_index,
-                     const std::optional<Address>& local);
+                     const std::optional<IpAddress>& local);
 
 }  // namespace coprime

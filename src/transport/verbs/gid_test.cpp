@@ -18,7 +18,7 @@ constexpr uint32_t kV1 = IBV_GID_TYPE_ROCE_V1;
 
 // A table as mlx5 fills it: link-local first, each address once a RoCE version.
 std::vector<std::optional<ibv_gid_entry>> usual_table() {
-  const Address link_local = {0xfe, 0x80, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0xff, 0xfe, 0, 0, 1};
+  const IpAddress link_local = {0xfe, 0x80, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0xff, 0xfe, 0, 0, 1};
   return {gid_entry(link_local, kV1),   gid_entry(link_local), gid_entry(ipv4(10, 0, 0, 1), kV1),
           gid_entry(ipv4(10, 0, 0, 1)), std::nullopt,          gid_entry(ipv4(10, 9, 9, 9), kV1),
           gid_entry(ipv4(10, 9, 9, 9))};
@@ -32,11 +32,11 @@ struct Chooser {
     device = VerbsDevice::open(host.library(), "");
   }
 
-  int index(int wanted, std::optional<Address> local) {
+  int index(int wanted, std::optional<IpAddress> local) {
     return choose_gid(device->library(), device->context(), device->port(), wanted, local).index;
   }
 
-  std::string refusal(int wanted, std::optional<Address> local = std::nullopt) {
+  std::string refusal(int wanted, std::optional<IpAddress> local = std::nullopt) {
     try {
       return fmt::format("entry {}", index(wanted, local));
     } catch (const Error& error) {
@@ -57,7 +57,7 @@ TEST(VerbsGid, is_the_roce_v2_entry_equal_to_the_sockets_address) {
 
 TEST(VerbsGid, may_be_an_ipv6_address_where_the_socket_has_that) {
   auto table = usual_table();
-  const Address global = {0x20, 0x01, 0x0d, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1};
+  const IpAddress global = {0x20, 0x01, 0x0d, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1};
   table.push_back(gid_entry(global));
   EXPECT_EQ(Chooser(table).index(-1, global), 7);
 }
@@ -69,7 +69,7 @@ TEST(VerbsGid, is_the_first_ipv4_entry_where_none_is_the_sockets_address) {
 }
 
 TEST(VerbsGid, is_entry_0_on_infiniband) {
-  const Address native = {0xfe, 0x80, 0, 0, 0, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8};
+  const IpAddress native = {0xfe, 0x80, 0, 0, 0, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8};
   EXPECT_EQ(Chooser({gid_entry(native, IBV_GID_TYPE_IB)}, IBV_LINK_LAYER_INFINIBAND).index(-1, std::nullopt), 0);
 }
 
@@ -80,7 +80,7 @@ TEST(VerbsGid, that_is_named_is_taken_if_it_can_work) {
             "GID index 5 (::ffff:10.9.9.9) is RoCE v1: give the index of its RoCE v2 twin, or none");
   EXPECT_EQ(chooser.refusal(4), "GID index 4 is empty: give another one, or none");
   EXPECT_EQ(chooser.refusal(7), "GID index 7 is beyond the table of 7 entries: give a smaller one, or none");
-  Chooser zeros({gid_entry(Address{})});
+  Chooser zeros({gid_entry(IpAddress{})});
   EXPECT_EQ(zeros.refusal(0), "GID index 0 is empty: give another one, or none");
 }
 
@@ -118,10 +118,10 @@ TEST(VerbsGid, the_sockets_own_address_is_told_for_both_families) {
   address.sin_family = AF_INET;
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
   ASSERT_EQ(::bind(four.get(), reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
-  EXPECT_EQ(local_address(four.get()), ipv4(127, 0, 0, 1));
-  EXPECT_EQ(local_address(local.get()), std::nullopt);
+  EXPECT_EQ(local_ip_address(four.get()), ipv4(127, 0, 0, 1));
+  EXPECT_EQ(local_ip_address(local.get()), std::nullopt);
   if (!six) GTEST_SKIP() << "no IPv6 here";
-  EXPECT_EQ(local_address(six.get()), Address{});
+  EXPECT_EQ(local_ip_address(six.get()), IpAddress{});
 }
 
 }  // namespace

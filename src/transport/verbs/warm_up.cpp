@@ -78,7 +78,7 @@ class Side {
         } else {
           receive_posted_ = false;
           confirmed_ = accept(completion.bytes, round);
-          post_receive();
+          post_receive();  // unless confirmed; the peer may send as soon as it has the report
         }
       }
       note_failure();
@@ -129,7 +129,6 @@ std::string WarmUp::run(VerbsQueuePair& pair, SetupStream& stream, int attempt) 
   for (int round = 1; round <= rounds; ++round) {
     if (peers.confirmed == 0 && side.sends_complete()) side.send(round);
     side.poll(round, now_us() + 1000ll * round_ms);
-    side.post_receive();  // the peer may send as soon as it has the report
     const Report ours = {side.confirmed(), side.sends_complete(), !side.problem().empty()};
     peers = stream.swap(SetupStep::kWarm, attempt, ours, round_ms);
     if (ours.broken != 0) return side.problem();

@@ -257,11 +257,11 @@ int modify(FakePair& pair, const ibv_qp_attr& attributes, int mask) {
 
 }  // namespace
 
-Address ipv4(uint8_t a, uint8_t b, uint8_t c, uint8_t d) {
+IpAddress ipv4(uint8_t a, uint8_t b, uint8_t c, uint8_t d) {
   return {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, a, b, c, d};
 }
 
-ibv_gid_entry gid_entry(const Address& address, uint32_t type) {
+ibv_gid_entry gid_entry(const IpAddress& address, uint32_t type) {
   ibv_gid_entry entry = {};
   std::memcpy(entry.gid.raw, address.data(), address.size());
   entry.gid_type = type;

@@ -20,8 +20,8 @@
 
 namespace coprime {
 
-ibv_gid_entry gid_entry(const Address& address, uint32_t type = IBV_GID_TYPE_ROCE_V2);
-Address ipv4(uint8_t a, uint8_t b, uint8_t c, uint8_t d);
+ibv_gid_entry gid_entry(const IpAddress& address, uint32_t type = IBV_GID_TYPE_ROCE_V2);
+IpAddress ipv4(uint8_t a, uint8_t b, uint8_t c, uint8_t d);
 
 struct FakeDevice {
   std::string name = "fake0";
