@@ -11,7 +11,7 @@ namespace {
 constexpr int64_t kRepeatedBytes = 64 * 1024;
 constexpr int kFewestRepeats = 5;
 
-LinkTrial trial_of(const LinkOptions& options, LinkTrial::Kind kind, int64_t bytes) {
+LinkTrial trial_of(const MeasureOptions& options, LinkTrial::Kind kind, int64_t bytes) {
   int64_t repeat = options.repeat;
   if (bytes > kRepeatedBytes) repeat = std::clamp<int64_t>(repeat * kRepeatedBytes / bytes, kFewestRepeats, repeat);
   return {.kind = kind, .bytes = bytes, .repeat = static_cast<int>(repeat), .seed = static_cast<uint32_t>(bytes)};
@@ -20,9 +20,9 @@ LinkTrial trial_of(const LinkOptions& options, LinkTrial::Kind kind, int64_t byt
 double median(const std::vector<int64_t>& values) { return figures_of(values).p50 * 1000; }
 
 // By repetition, the longest of any rank.
-std::vector<int64_t> longest(const std::vector<LinkReport>& reports, std::vector<int64_t> LinkTimes::*times) {
+std::vector<int64_t> longest(const std::vector<TrialReport>& reports, std::vector<int64_t> LinkTimes::*times) {
   std::vector<int64_t> all = reports[0].times.*times;
-  for (const LinkReport& report : reports) {
+  for (const TrialReport& report : reports) {
     const std::vector<int64_t>& own = report.times.*times;
     for (size_t i = 0; i < std::min(all.size(), own.size()); ++i) all[i] = std::max(all[i], own[i]);
   }
@@ -36,9 +36,9 @@ std::vector<int64_t> between(const std::vector<int64_t>& begins, const std::vect
 }
 
 // Counts what the reports say of the trial; whether all went through.
-bool count(const std::vector<LinkReport>& reports, const std::string& doing, LinkFigures& figures) {
+bool count(const std::vector<TrialReport>& reports, const std::string& doing, LinkFigures& figures) {
   bool good = true;
-  for (const LinkReport& report : reports) {
+  for (const TrialReport& report : reports) {
     figures.transfers += report.transfers;
     figures.wrong += report.wrong;
     if (report.failure.empty()) continue;
@@ -49,7 +49,7 @@ bool count(const std::vector<LinkReport>& reports, const std::string& doing, Lin
   return good;
 }
 
-void add_pair(const std::vector<LinkReport>& reports, int first, int second, int64_t bytes, bool one_clock,
+void add_pair(const std::vector<TrialReport>& reports, int first, int second, int64_t bytes, bool one_clock,
               LinkFigures& figures) {
   const LinkTimes &of_first = reports[0].times, &of_second = reports[1].times;
   const Figures round_trip = figures_of(of_first.round_trip);
@@ -82,7 +82,7 @@ Figures figures_of(std::vector<int64_t> nanoseconds) {
   return {at(50), at(99), at(100)};
 }
 
-LinkFigures measure_links(LinkWorld& world, const LinkOptions& options) {
+LinkFigures measure_links(LinkWorld& world, const MeasureOptions& options) {
   LinkFigures figures{
       .ranks = world.ranks(), .cores = usable_cores(), .timeout_ms = world.timeout_ms(), .options = options};
   for (int first = 0; first < world.ranks(); ++first) {

@@ -14,7 +14,7 @@
 
 namespace coprime {
 
-struct LinkOptions {
+struct MeasureOptions {
   std::vector<int64_t> sizes;  // bytes
   int repeat = 500;            // transfers of each sort up to 64 KiB; of larger ones as many as move the same bytes,
                                // five at least
@@ -47,7 +47,7 @@ struct GateFigures {
 
 struct LinkFigures {
   int ranks = 0, cores = 0, timeout_ms = 0;
-  LinkOptions options;
+  MeasureOptions options;
   std::vector<PairFigures> pairs;  // of trials that went through
   std::vector<GateFigures> gate;
   int64_t transfers = 0, wrong = 0;   // vectors compared, and those that differed
@@ -57,7 +57,7 @@ struct LinkFigures {
   bool good() const { return wrong == 0 && failures.empty(); }
 };
 
-LinkFigures measure_links(LinkWorld& world, const LinkOptions& options);
+LinkFigures measure_links(LinkWorld& world, const MeasureOptions& options);
 
 // What a decode step costs in gates: its schedule's bytes by gate, and the sum of the measured medians.
 struct TokenCost {

@@ -19,10 +19,10 @@ class MadeUpWorld final : public LinkWorld {
   int ranks() const override { return ranks_; }
   int timeout_ms() const override { return 750; }
   bool one_clock(int, int) const override { return clock; }
-  std::vector<LinkReport> run(const LinkTrial& trial, std::span<const int> members) override {
-    std::vector<LinkReport> reports(members.size());
+  std::vector<TrialReport> run(const LinkTrial& trial, std::span<const int> members) override {
+    std::vector<TrialReport> reports(members.size());
     for (size_t m = 0; m < members.size(); ++m) {
-      LinkReport& report = reports[m];
+      TrialReport& report = reports[m];
       report.link = "made up";
       report.transfers = 1;
       report.wrong = members[m] == liar ? 1 : 0;

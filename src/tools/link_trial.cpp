@@ -24,7 +24,7 @@ float element(uint32_t seed, size_t i) {
 
 class LinkRun {
  public:
-  LinkRun(const LinkTrial& trial, const LinkEnds& ends, LinkReport& report)
+  LinkRun(const LinkTrial& trial, const LinkEnds& ends, TrialReport& report)
       : trial_(trial),
         ends_(ends),
         exchange_(ends.exchange),
@@ -230,7 +230,7 @@ class LinkRun {
   const LinkTrial& trial_;
   const LinkEnds& ends_;
   Exchange& exchange_;
-  LinkReport& report_;
+  TrialReport& report_;
   LinkTimes& times_;
   const int rank_, ranks_;
   const size_t bytes_, count_;
@@ -281,10 +281,10 @@ GateSchedule link_schedule(const LinkTrial& trial) {
   return schedule;
 }
 
-LinkReport run_link_trial(const LinkTrial& trial, const LinkEnds& ends) {
+TrialReport run_link_trial(const LinkTrial& trial, const LinkEnds& ends) {
   COPRIME_CHECK(trial.bytes > 0 && trial.bytes % 4 == 0 && trial.repeat > 0, "{} bytes, {} times", trial.bytes,
                 trial.repeat);
-  LinkReport report;
+  TrialReport report;
   report.link = ends.exchange.link(ends.exchange.rank() == 0 ? 1 : 0);
   LinkRun run(trial, ends, report);
   try {
@@ -296,14 +296,14 @@ LinkReport run_link_trial(const LinkTrial& trial, const LinkEnds& ends) {
   return report;
 }
 
-std::string to_json(const LinkReport& report) {
+std::string to_json(const TrialReport& report) {
   nlohmann::json object;
   visit([&](const char* name, const auto& value) { object[name] = value; }, report);
   return object.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
-LinkReport link_report_from_json(std::string_view text) {
-  LinkReport report;
+TrialReport trial_report_from_json(std::string_view text) {
+  TrialReport report;
   try {
     const auto object = nlohmann::json::parse(text);
     visit([&](const char* name, auto& value) { object.at(name).get_to(value); }, report);

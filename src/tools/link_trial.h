@@ -42,7 +42,7 @@ struct LinkTimes {
   std::vector<int64_t> gate, owners, bare;
 };
 
-struct LinkReport {
+struct TrialReport {
   LinkTimes times;
   std::string link;                  // what joined this rank to its first peer: "shm", "tcp", ...
   int64_t transfers = 0, wrong = 0;  // vectors that were compared; those that differed
@@ -58,9 +58,9 @@ struct LinkEnds {
 };
 
 // What a link does, a failure too, is in the report.
-LinkReport run_link_trial(const LinkTrial& trial, const LinkEnds& ends);
+TrialReport run_link_trial(const LinkTrial& trial, const LinkEnds& ends);
 
-std::string to_json(const LinkReport& report);
-LinkReport link_report_from_json(std::string_view text);  // Error(kInternal) for text that is none
+std::string to_json(const TrialReport& report);
+TrialReport trial_report_from_json(std::string_view text);  // Error(kInternal) for text that is none
 
 }  // namespace coprime

@@ -13,11 +13,11 @@ using testing::Link;
 using testing::TestWorld;
 
 // Runs the trial on threads; `before` may do something to a rank's exchange first.
-std::vector<LinkReport> run_on(Link link, int ranks, const LinkTrial& trial, int timeout_ms = 20'000,
-                               const std::function<bool(int, Exchange&)>& before = {}) {
+std::vector<TrialReport> run_on(Link link, int ranks, const LinkTrial& trial, int timeout_ms = 20'000,
+                                const std::function<bool(int, Exchange&)>& before = {}) {
   const TestWorld world(link, ranks, link_schedule(trial));
   const auto memory = std::make_shared<const BareMemory>(ranks, static_cast<size_t>(trial.bytes));
-  std::vector<LinkReport> reports(static_cast<size_t>(ranks));
+  std::vector<TrialReport> reports(static_cast<size_t>(ranks));
   testing::run_threads(ranks, [&](int rank) {
     const auto exchange = world.join(rank, world.settings(timeout_ms));
     BareWindow bare(memory, rank, false);
@@ -32,7 +32,7 @@ TEST(LinkTrial, a_pair_times_and_compares_every_transfer_on_every_link) {
   for (const Link link : {Link::kShm, Link::kTcp}) {
     for (const int64_t bytes : {4, 4096, 20480, 200'000}) {
       const auto reports = run_on(link, 2, {.kind = LinkTrial::Kind::kPair, .bytes = bytes, .repeat = 3});
-      for (const LinkReport& report : reports) {
+      for (const TrialReport& report : reports) {
         EXPECT_EQ(report.failure, "");
         EXPECT_EQ(report.link, testing::link_name(link));
         EXPECT_EQ(report.wrong, 0);
@@ -54,7 +54,7 @@ TEST(LinkTrial, gates_by_all_ways_give_the_sum_at_every_rank_count) {
   for (const Link link : {Link::kShm, Link::kTcp, Link::kMixed}) {
     for (const int ranks : {2, 3, 5}) {
       for (const int64_t bytes : {4, 1020, 16384}) {
-        for (const LinkReport& report :
+        for (const TrialReport& report :
              run_on(link, ranks, {.kind = LinkTrial::Kind::kGate, .bytes = bytes, .repeat = 3})) {
           EXPECT_EQ(report.failure, "");
           EXPECT_EQ(report.wrong, 0) << ranks << " ranks, " << bytes << " bytes";
@@ -71,14 +71,14 @@ TEST(LinkTrial, gates_by_all_ways_give_the_sum_at_every_rank_count) {
 TEST(LinkTrial, counts_vectors_that_are_not_what_the_seed_says) {
   const LinkTrial trial{.kind = LinkTrial::Kind::kGate, .bytes = 1024, .repeat = 2};
   const TestWorld world(Link::kTcp, 2, link_schedule(trial));
-  std::array<LinkReport, 2> reports;
+  std::array<TrialReport, 2> reports;
   testing::run_threads(2, [&](int rank) {  // rank 1 sends the vectors of another seed
     const auto exchange = world.join(rank);
     LinkTrial own = trial;
     own.seed += static_cast<uint32_t>(rank);
     reports[static_cast<size_t>(rank)] = run_link_trial(own, {*exchange, world.progress(), nullptr, 20'000});
   });
-  for (const LinkReport& report : reports) {
+  for (const TrialReport& report : reports) {
     EXPECT_EQ(report.failure, "");
     EXPECT_EQ(report.wrong, report.transfers);
   }
@@ -93,7 +93,7 @@ TEST(LinkTrial, tells_a_time_out_from_a_peer_that_left) {
     return false;
   };
   const TestWorld world(Link::kShm, 2, link_schedule(trial));
-  LinkReport waited;
+  TrialReport waited;
   testing::run_threads(2, [&](int rank) {
     const auto exchange = world.join(rank, world.settings(200));
     if (!stands_still(rank, *exchange)) return;
@@ -108,23 +108,23 @@ TEST(LinkTrial, tells_a_time_out_from_a_peer_that_left) {
   EXPECT_NE(reports[0].failure.find("lost rank 1"), std::string::npos) << reports[0].failure;
 }
 
-TEST(LinkReport, survives_its_json_and_refuses_other_text) {
-  LinkReport report;
+TEST(TrialReport, survives_its_json_and_refuses_other_text) {
+  TrialReport report;
   report.times.round_trip = {1, 2, 3};
   report.times.bare = {7};
   report.link = "tcp";
   report.transfers = 5;
   report.failure = "lost \"it\"\n";
   report.timed_out = true;
-  const LinkReport again = link_report_from_json(to_json(report));
+  const TrialReport again = trial_report_from_json(to_json(report));
   EXPECT_EQ(again.times.round_trip, report.times.round_trip);
   EXPECT_EQ(again.times.bare, report.times.bare);
   EXPECT_EQ(again.link, "tcp");
   EXPECT_EQ(again.transfers, 5);
   EXPECT_EQ(again.failure, report.failure);
   EXPECT_TRUE(again.timed_out);
-  EXPECT_THROW(link_report_from_json("{}"), Error);
-  EXPECT_THROW(link_report_from_json("no JSON"), Error);
+  EXPECT_THROW(trial_report_from_json("{}"), Error);
+  EXPECT_THROW(trial_report_from_json("no JSON"), Error);
 }
 
 }  // namespace

@@ -42,8 +42,8 @@ SharedLinks make_links(const LocalLinkOptions& options, const LinkTrial& trial, 
   return links;
 }
 
-LinkReport run_member(const LocalLinkOptions& options, const LinkTrial& trial, SharedLinks links, int rank,
-                      int members) {
+TrialReport run_member(const LocalLinkOptions& options, const LinkTrial& trial, SharedLinks links, int rank,
+                       int members) {
   WorldLinks joined{.rank = rank, .ranks = members, .region = links.region};
   const bool own_core = usable_cores() >= members;
   std::unique_ptr<BareExchange> bare;
@@ -97,7 +97,7 @@ class Member {
 
   template <class Body>
   int speak(const Body& body) {
-    LinkReport report;
+    TrialReport report;
     try {
       report = body();
     } catch (const std::exception& error) {
@@ -117,13 +117,13 @@ class Member {
 };
 
 // The member's report once it is there or the member is gone; nothing before.
-std::optional<LinkReport> read_report(Channel& channel, int rank) {
+std::optional<TrialReport> read_report(Channel& channel, int rank) {
   Message message;
   const Channel::Received received = channel.receive(message, 0);
   if (received == Channel::Received::kTimeout) return std::nullopt;
   if (received == Channel::Received::kMessage)
-    return link_report_from_json({reinterpret_cast<const char*>(message.bytes.data()), message.bytes.size()});
-  LinkReport lost;
+    return trial_report_from_json({reinterpret_cast<const char*>(message.bytes.data()), message.bytes.size()});
+  TrialReport lost;
   lost.failure = fmt::format("rank {}'s process ended before it reported", rank);
   return lost;
 }
@@ -140,7 +140,7 @@ void check_memory(const LinkTrial& trial, int members) {
 
 }  // namespace
 
-std::vector<LinkReport> LocalLinkWorld::run(const LinkTrial& trial, std::span<const int> members) {
+std::vector<TrialReport> LocalLinkWorld::run(const LinkTrial& trial, std::span<const int> members) {
   const int count = static_cast<int>(members.size());
   check_memory(trial, count);
   std::vector<Member> processes;
@@ -150,7 +150,7 @@ std::vector<LinkReport> LocalLinkWorld::run(const LinkTrial& trial, std::span<co
     for (int rank = 0; rank < count; ++rank)
       processes.emplace_back([&] { return run_member(options_, trial, std::move(links), rank, count); });
   }
-  std::vector<std::optional<LinkReport>> reports(members.size());
+  std::vector<std::optional<TrialReport>> reports(members.size());
   std::optional<int64_t> deadline_us;  // once a member failed
   for (size_t missing = members.size(); missing > 0;) {
     if (deadline_us && now_us() > *deadline_us) break;
@@ -166,13 +166,13 @@ std::vector<LinkReport> LocalLinkWorld::run(const LinkTrial& trial, std::span<co
         deadline_us = now_us() + (int64_t{options_.timeout_ms} + kGraceMs) * 1000;
     }
   }
-  std::vector<LinkReport> all;
+  std::vector<TrialReport> all;
   for (size_t i = 0; i < members.size(); ++i) {
     if (reports[i]) {
       all.push_back(std::move(*reports[i]));
       continue;
     }
-    LinkReport stuck;
+    TrialReport stuck;
     stuck.failure = fmt::format("rank {} did not report when another had failed", members[i]);
     all.push_back(std::move(stuck));
   }

@@ -16,7 +16,7 @@ class LinkWorld {
   // Whether the clocks of two ranks are one, so that one way can be timed; else it is half of there and back.
   virtual bool one_clock(int a, int b) const = 0;
   // Reports by member; members[0] is rank 0 of the trial. A member that is lost has a report that says so.
-  virtual std::vector<LinkReport> run(const LinkTrial& trial, std::span<const int> members) = 0;
+  virtual std::vector<TrialReport> run(const LinkTrial& trial, std::span<const int> members) = 0;
 };
 
 struct LocalLinkOptions {
@@ -33,7 +33,7 @@ class LocalLinkWorld final : public LinkWorld {
   int ranks() const override { return options_.ranks; }
   int timeout_ms() const override { return options_.timeout_ms; }
   bool one_clock(int, int) const override { return true; }
-  std::vector<LinkReport> run(const LinkTrial& trial, std::span<const int> members) override;
+  std::vector<TrialReport> run(const LinkTrial& trial, std::span<const int> members) override;
 
  private:
   LocalLinkOptions options_;
