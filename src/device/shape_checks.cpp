@@ -1,8 +1,16 @@
 #include "device/shape_checks.h"
 
 #include "base/check.h"
+#include "base/limits.h"
 
 namespace coprime {
+
+namespace {
+void check_terms(std::span<const View> terms) {
+  COPRIME_CHECK(terms.size() <= static_cast<size_t>(kMaxRanks), "a sum of {} terms, at most {}", terms.size(),
+                kMaxRanks);
+}
+}  // namespace
 
 void check_same_shape(View a, View b) {
   COPRIME_CHECK(a.rows == b.rows && a.columns == b.columns, "{} x {} and {} x {}", a.rows, a.columns, b.rows,
@@ -32,12 +40,14 @@ void check_linear(View x, std::span<const LinearTask> tasks) {
 }
 
 void check_add_norm(std::span<const View> terms, View residual, const float* weight, View normed) {
+  check_terms(terms);
   for (View term : terms) check_same_shape(term, residual);
   if (weight != nullptr) check_same_shape(residual, normed);
 }
 
 void check_sum(std::span<const View> terms, View out) {
   COPRIME_CHECK(!terms.empty(), "a sum of nothing");
+  check_terms(terms);
   for (View term : terms) check_same_shape(term, out);
 }
 

@@ -95,8 +95,12 @@ class CpuDevice final : public Device {
   void add_norm(std::span<const View> terms, View residual, const float* weight, float eps, View normed) override {
     check_add_norm(terms, residual, weight, normed);
     by_rows(residual.rows, residual.columns, [&](int64_t r) {
-      if (!terms.empty()) rows_.sum(terms, r, residual.columns, true, residual.row(r));
-      if (weight != nullptr) rows_.rms_norm(residual.row(r), residual.columns, weight, eps, normed.row(r));
+      float* const row = residual.row(r);
+      if (!terms.empty()) {
+        rows_.add_norm(terms, r, residual.columns, row, weight, eps, weight == nullptr ? nullptr : normed.row(r));
+      } else if (weight != nullptr) {
+        rows_.rms_norm(row, residual.columns, weight, eps, normed.row(r));
+      }
     });
   }
 
@@ -106,7 +110,7 @@ class CpuDevice final : public Device {
 
   void sum(std::span<const View> terms, View out) override {
     check_sum(terms, out);
-    by_rows(out.rows, out.columns, [&](int64_t r) { rows_.sum(terms, r, out.columns, false, out.row(r)); });
+    by_rows(out.rows, out.columns, [&](int64_t r) { rows_.sum(terms, r, out.columns, out.row(r)); });
   }
 
   void norm_rope(HeadsView x, const float* weight, float eps, View cosines, View sines) override {

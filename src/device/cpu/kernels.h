@@ -67,8 +67,12 @@ struct ConvolutionWork {
 struct RowKernels {
   // y = x * rsqrt(mean(x^2) + eps) * weight, for one row; y may be x.
   void (*rms_norm)(const float* x, int64_t columns, const float* weight, float eps, float* y);
-  // out = ((terms[0] + terms[1]) + ...), added to `out` if accumulate; one row.
-  void (*sum)(std::span<const View> terms, int64_t row, int64_t columns, bool accumulate, float* out);
+  // out = ((terms[0] + terms[1]) + ...); one row.
+  void (*sum)(std::span<const View> terms, int64_t row, int64_t columns, float* out);
+  // The same added to the residual; then normed = rms_norm(residual) unless `weight` is null. The squares are taken on
+  // the way: a gate's row is read once more only.
+  void (*add_norm)(std::span<const View> terms, int64_t row, int64_t columns, float* residual, const float* weight,
+                   float eps, float* normed);
   void (*rotate)(float* x, int64_t half, const float* cosines, const float* sines);
   void (*sigmoid_gate)(float* x, const float* gate, int64_t count);
   void (*swiglu)(float* gate, const float* up, int64_t count);

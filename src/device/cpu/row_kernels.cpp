@@ -1,5 +1,8 @@
 // Norms, sums, rotations, gates and activations of single rows. Replicated ones keep the order that device.h states:
 // squares in 16 lanes, added pairwise. Tails go through the same lanes, zero-filled.
+#include <array>
+
+#include "base/limits.h"
 #include "device/cpu/targets.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -23,28 +26,55 @@ HWY_INLINE void map(const float* x, const float* z, float* y, int64_t count, con
   if (i < count) store_first(f(load_first(x + i, count - i), load_first(z + i, count - i)), y + i, count - i);
 }
 
-HWY_INLINE float rms_scale(const float* x, int64_t count, float eps) {
-  return 1.0f / __builtin_sqrtf(sum_of_squares(x, count) / static_cast<float>(count) + eps);
+HWY_INLINE float rms_scale(float squares, int64_t count, float eps) {
+  return 1.0f / __builtin_sqrtf(squares / static_cast<float>(count) + eps);
+}
+
+HWY_INLINE void scale_by(const float* x, int64_t columns, float scale, const float* weight, float* y) {
+  const Lanes factor = broadcast(scale);
+  map(x, weight, y, columns, [factor](Lanes a, Lanes w) COPRIME_INLINE { return (a * factor) * w; });
 }
 
 void rms_norm(const float* x, int64_t columns, const float* weight, float eps, float* y) {
-  const Lanes scale = broadcast(rms_scale(x, columns, eps));
-  map(x, weight, y, columns, [scale](Lanes a, Lanes w) COPRIME_INLINE { return (a * scale) * w; });
+  scale_by(x, columns, rms_scale(sum_of_squares(x, columns), columns, eps), weight, y);
 }
 
-void sum(std::span<const View> terms, int64_t row, int64_t columns, bool accumulate, float* out) {
-  const float* first = terms[0].row(row);
-  const auto total = [&](int64_t i, const auto& read) COPRIME_INLINE {
-    Lanes lanes = read(first + i);
-    for (size_t t = 1; t < terms.size(); ++t) lanes = lanes + read(terms[t].row(row) + i);
-    return accumulate ? read(out + i) + lanes : lanes;
-  };
+// Calls use(i, lanes, columns of them) with ((terms[0] + terms[1]) + ...) of 16 columns from i on; fewer at the end,
+// where the other lanes are 0.
+template <class Use>
+HWY_INLINE void for_each_total(std::span<const View> terms, int64_t row, int64_t columns, const Use& use) {
+  std::array<const float*, kMaxRanks> rows;
+  const size_t count = terms.size();
+  for (size_t t = 0; t < count; ++t) rows[t] = terms[t].row(row);
   int64_t i = 0;
-  for (; i + 16 <= columns; i += 16) store(total(i, [](const float* x) COPRIME_INLINE { return load(x); }), out + i);
-  if (i < columns) {
-    const int64_t left = columns - i;
-    store_first(total(i, [left](const float* x) COPRIME_INLINE { return load_first(x, left); }), out + i, left);
+  for (; i + 16 <= columns; i += 16) {
+    Lanes total = load(rows[0] + i);
+    for (size_t t = 1; t < count; ++t) total = total + load(rows[t] + i);
+    use(i, total, int64_t{16});
   }
+  if (const int64_t left = columns - i; left > 0) {
+    Lanes total = load_first(rows[0] + i, left);
+    for (size_t t = 1; t < count; ++t) total = total + load_first(rows[t] + i, left);
+    use(i, total, left);
+  }
+}
+
+void sum(std::span<const View> terms, int64_t row, int64_t columns, float* out) {
+  for_each_total(terms, row, columns, [out](int64_t i, Lanes total, int64_t count) COPRIME_INLINE {
+    count == 16 ? store(total, out + i) : store_first(total, out + i, count);
+  });
+}
+
+void add_norm(std::span<const View> terms, int64_t row, int64_t columns, float* residual, const float* weight,
+              float eps, float* normed) {
+  Lanes squares = zero();  // in sum_of_squares()'s order
+  const auto add = [&](int64_t i, Lanes total, int64_t count) COPRIME_INLINE {
+    const Lanes lanes = (count == 16 ? load(residual + i) : load_first(residual + i, count)) + total;
+    count == 16 ? store(lanes, residual + i) : store_first(lanes, residual + i, count);
+    squares = fma(lanes, lanes, squares);
+  };
+  for_each_total(terms, row, columns, add);
+  if (weight != nullptr) scale_by(residual, columns, rms_scale(sum_of_lanes(squares), columns, eps), weight, normed);
 }
 
 void rotate(float* x, int64_t half, const float* cosines, const float* sines) {
@@ -84,8 +114,8 @@ int64_t find_above(std::span<const float> logits, int64_t first, float threshold
   return first;
 }
 
-constexpr RowKernels kRowKernels = {rms_norm,   sum,     rotate,      sigmoid_gate, swiglu,      gated_norm,
-                                    find_above, exp_row, sigmoid_row, silu_row,     softplus_row};
+constexpr RowKernels kRowKernels = {rms_norm,   sum,        add_norm, rotate,      sigmoid_gate, swiglu,
+                                    gated_norm, find_above, exp_row,  sigmoid_row, silu_row,     softplus_row};
 
 }  // namespace
 }  // namespace coprime::HWY_NAMESPACE
