@@ -217,6 +217,40 @@ TEST(Refusals, of_a_window_that_does_not_fit_memory) {
   EXPECT_LT(limited.exit_code, 128);
 }
 
+TEST(Link, measures_pairs_and_gates_and_what_a_token_costs) {
+  for (const char* link : {"auto", "tcp"}) {
+    const std::vector<std::string> flags{"link",    "--ranks",  "3",        "--link", link,
+                                         "--sizes", "4K,65536", "--repeat", "20",     "--gate-timeout-ms",
+                                         "20000",   "--model",  kModel};
+    const ProgramResult table = run_program(flags);
+    EXPECT_EQ(table.exit_code, 0) << table.err;
+    for (const char* words : {"one way of 4 KiB", "there and back", "gate of 3 ranks", "0 wrong", "tokens/s"})
+      EXPECT_NE(table.out.find(words), std::string::npos) << table.out;
+
+    std::vector<std::string> with_json = flags;
+    with_json.push_back("--json");
+    const ProgramResult object = run_program(with_json);
+    EXPECT_EQ(object.exit_code, 0) << object.err;
+    const auto json = nlohmann::json::parse(object.out);
+    EXPECT_EQ(json["pairs"].size(), 3u * 2 * 3);  // with the model's 1 KiB
+    EXPECT_EQ(json["gate"].size(), 3u);
+    EXPECT_EQ(json["pairs"][0]["link"], std::string(link) == "tcp" ? "tcp" : "shm");
+    EXPECT_EQ(json["wrong"], 0);
+    EXPECT_GT(json["transfers"], 0);
+    EXPECT_EQ(json["token"]["gates"], 17);
+  }
+}
+
+TEST(Link, refuses_sizes_models_and_rank_counts_that_it_cannot_measure) {
+  expect_refusal(run_program({"link", "--sizes", "4K,1x"}), 2, {"--sizes", "1x"});
+  expect_refusal(run_program({"link", "--sizes", "6"}), 2, {"--sizes", "multiples of 4"});
+  expect_refusal(run_program({"link", "--ranks", "1"}), 2, {"--ranks"});
+  expect_refusal(run_program({"link", "--model", "/no/such/model"}), 3, {"/no/such/model"});
+  expect_refusal(
+      run_program({"link", "--sizes", "4K", "--repeat", "3"}, [] { ::dup2(::open("/dev/full", O_WRONLY), 1); }), 1,
+      {"standard output"});
+}
+
 TEST(Logits, writes_what_transformers_says) {
   for (const std::string name : {"llama-9q3kv-tied", "mini-qwen35"}) {
     const Golden golden = read_golden(name);
