@@ -35,7 +35,14 @@ int run(int argc, char** argv) {
   coprime::add_world_flags(*logits_command, world);
   coprime::add_logits_flags(*logits_command, logits);
 
-  for (CLI::App* command : {generate_command, logits_command}) {
+  coprime::RankSettings rank;
+  coprime::KeySettings key;
+  CLI::App* rank_command = app.add_subcommand("rank", "serve one rank of a world on another host");
+  coprime::add_rank_flags(*rank_command, rank);
+  CLI::App* key_command = app.add_subcommand("key", "make a key file for the hosts of a world");
+  coprime::add_key_flags(*key_command, key);
+
+  for (CLI::App* command : {generate_command, logits_command, rank_command, key_command}) {
     command->fallthrough();  // --config may stand behind the command, too
     command->allow_config_extras(CLI::config_extras_mode::error);
   }
@@ -49,6 +56,12 @@ int run(int argc, char** argv) {
     std::fprintf(stderr, "coprime: %s (coprime %s--help lists the flags)\n", error.what(),
                  app.get_subcommands().empty() ? "" : (app.get_subcommands()[0]->get_name() + " ").c_str());
     return coprime::exit_code(coprime::ErrorKind::kUsage);
+  }
+  if (key_command->parsed()) coprime::run_key(key);
+  if (rank_command->parsed()) return coprime::run_rank_command(rank);
+  if (generate_command->parsed() || logits_command->parsed()) {
+    const auto process = world.launched();
+    if (process && process->rank > 0) return coprime::run_launched_rank(world, *process);
   }
   if (generate_command->parsed()) coprime::run_generate(world, generate);
   if (logits_command->parsed()) coprime::run_logits(world, logits);
@@ -66,7 +79,7 @@ int main(int argc, char** argv) {
     if (::fcntl(fd, F_GETFD) < 0 && ::open("/dev/null", O_RDONLY) != fd)
       return coprime::exit_code(coprime::ErrorKind::kInternal);
   }
-  if (argc >= 2 && std::strcmp(argv[1], "rank") == 0) return coprime::rank_process_main();
+  if (argc >= 2 && argv[1] == coprime::kLocalRank) return coprime::rank_process_main();
   try {
     return run(argc, argv);
   } catch (const coprime::Error& error) {

@@ -49,13 +49,10 @@ double GenerateReport::gate_share() const {
 
 std::string GenerateReport::table() const {
   const ShardPlan& plan = front.plan();
-  const WorldOptions& options = front.options();
   const Counts stock = plan.stock(), padded = plan.padded();
-  std::string table = fmt::format("\nmodel    {}, {} layers, on {} rank{} over {}\n", plan.shape().architecture_name,
-                                  plan.shape().layers, plan.ranks(), plan.ranks() == 1 ? "" : "s",
-                                  plan.ranks() == 1            ? "no link"
-                                  : options.link == Link::kShm ? "shm"
-                                                               : "tcp");
+  std::string table = fmt::format("\nmodel    {}, {} layers, on {} rank{}\n", plan.shape().architecture_name,
+                                  plan.shape().layers, plan.ranks(), plan.ranks() == 1 ? "" : "s");
+  if (plan.ranks() > 1) table += fmt::format("links    {}\n", links_text(front.links()));
   table += fmt::format("heads    {} (real of padded)\n", heads_text(plan));
   table += fmt::format("widths   {}, {}\n", count_text("MLP", stock.intermediate, padded.intermediate),
                        count_text("vocabulary", stock.vocab, padded.vocab));
@@ -90,6 +87,7 @@ std::string GenerateReport::json() const {
                     {"completion_tokens", generation.ids.size()},
                     {"finish_reason", finish_text(generation.finish)},
                     {"seed", request.sampling.seed},
+                    {"links", front.links()},
                     {"stock", counts_json(front.plan().stock())},
                     {"padded", counts_json(front.plan().padded())},
                     {"ranks", ranks},

@@ -1,9 +1,12 @@
 #include "cli/settings.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <cctype>
 #include <charconv>
 #include <cstdio>
+#include <cstdlib>
 
 #include "gate/constants.h"
 
@@ -40,22 +43,24 @@ constexpr int64_t kMaxCount = int64_t{1} << 40;
 constexpr uint64_t kMaxSeed = UINT64_MAX;
 
 // A rank may be another host's: what it says is shown as one line of plain text.
-void print_report(int rank, std::string_view line) {
-  std::string text(line);
+void print_report(const std::string& line) {
+  std::string text = line;
   std::ranges::replace_if(
       text, [](unsigned char c) { return std::iscntrl(c) != 0; }, '?');
-  fmt::print(stderr, "coprime: rank {}: {}\n", rank, text);
+  fmt::print(stderr, "coprime: {}\n", text);
 }
 
 }  // namespace
 
 void add_world_flags(CLI::App& app, WorldSettings& s) {
   add(app, "--model", s.model, "directory of the checkpoint: config.json, safetensors, tokenizer.json")->required();
-  add(app, "--ranks", s.ranks, "number of ranks, 1 to 16, any of them")->capture_default_str();
+  add(app, "--ranks", s.ranks, "number of ranks, 1 to 16, any of them [as many as come from elsewhere, one at least]");
   add(app, "--threads", s.threads, "threads a rank; 0 shares the cores out")
       ->check(in_range(0, 1024))
       ->capture_default_str();
-  add(app, "--link", s.link, "what joins the ranks")->check(CLI::IsMember({"shm", "tcp"}))->capture_default_str();
+  add(app, "--link", s.link, "what joins the ranks; auto: the best that each two have")
+      ->check(CLI::IsMember({"auto", "shm", "tcp", "verbs"}))
+      ->capture_default_str();
   add(app, "--math", s.math, "arithmetic of the matrix products")->check(CLI::IsMember({"f32"}))->capture_default_str();
   add(app, "--kv", s.kv, "type of cached keys and values")
       ->check(CLI::IsMember({"f32", "f16", "bf16"}))
@@ -71,10 +76,23 @@ void add_world_flags(CLI::App& app, WorldSettings& s) {
       ->check(in_range(1, 65536))
       ->capture_default_str();
   add(app, "--gate-timeout-ms", s.gate_timeout_ms, "how long a peer may stand still before it is given up")
-      ->check(in_range(1, 600000))
+      ->check(in_range(1, DS4_TP_MAX_GATE_TIMEOUT_MS))
       ->capture_default_str();
-  add(app, "--port", s.port, "tcp: rank r listens on this port plus r of the loopback; 0: any")
+  add(app, "--port", s.port, "rank r listens for the others on this port plus r; 0: any")
       ->check(in_range(0, 65519))
+      ->capture_default_str();
+  add(app, "--listen", s.listen, "HOST:PORT where ranks of other hosts join; beyond the loopback with --key-file");
+  add(app, "--key-file", s.key_file, "key of the world, made by coprime key, the same on all hosts");
+  add(app, "--remote", s.remote, "how many of the ranks join from elsewhere (coprime rank --join)")
+      ->check(in_range(0, kMaxRanks))
+      ->capture_default_str();
+  add(app, "--hosts", s.hosts, "file of hosts where ranks are started by ssh: host [ranks=K] [model=DIR] [program=PATH]");
+  add(app, "--ssh", s.ssh, "the program that reaches them")->capture_default_str();
+  add(app, "--join-timeout", s.join_timeout, "seconds that all ranks have to join")
+      ->check(in_range(1, 86400))
+      ->capture_default_str();
+  add(app, "--launcher", s.launcher, "auto: ranks and world from mpirun or srun, if they started this process")
+      ->check(CLI::IsMember({"auto", "none"}))
       ->capture_default_str();
   add(app, "--isa", s.isa, "limit of the instruction set")
       ->check(CLI::IsMember({"best", "avx512", "avx2", "reference"}))
@@ -114,11 +132,78 @@ void add_logits_flags(CLI::App& app, LogitsSettings& s) {
   add(app, "--out", s.out, "safetensors file to write: `logits`, f32, the ids' shape and the vocabulary")->required();
 }
 
+void add_rank_flags(CLI::App& app, RankSettings& s) {
+  add(app, "--join", s.join, "HOST:PORT where the front listens (--listen)")->required();
+  add(app, "--key-file", s.key_file, "key of the world; - reads it from standard input");
+  add(app, "--model", s.model, "directory of the checkpoint on this host [the front's path]");
+  add(app, "--threads", s.threads, "0: as the front says")->check(in_range(0, 1024))->capture_default_str();
+  add(app, "--rank", s.rank, "the rank to be; -1: any that is free")
+      ->check(in_range(-1, kMaxRanks - 1))
+      ->capture_default_str();
+  add(app, "--once", s.once, "end with the first world instead of joining again");
+}
+
+void add_key_flags(CLI::App& app, KeySettings& s) {
+  app.add_option("file", s.file, "a new file, readable by its owner only")->required();
+}
+
+std::optional<LaunchedProcess> WorldSettings::launched() const {
+  if (launcher == "none") return std::nullopt;
+  return launched_process([](const char* name) { return std::getenv(name); }, ::getppid());
+}
+
+MeetingPoint WorldSettings::launched_meeting(const LaunchedProcess& job) const {
+  if (!listen.empty()) return {.endpoint = parse_endpoint(listen)};
+  return {.socket_name = fmt::format("coprime/{}/{}", ::geteuid(), job.job)};
+}
+
+std::optional<SecretKey> WorldSettings::key() const {
+  if (key_file.empty()) return std::nullopt;
+  return read_key_file(key_file);
+}
+
+std::optional<SecretKey> RankSettings::key() const {
+  if (key_file.empty()) return std::nullopt;
+  return key_file == "-" ? read_key(0, "standard input") : read_key_file(key_file);
+}
+
+RemoteOptions WorldSettings::remote_options() const {
+  RemoteOptions result{.ranks = remote, .key = key(), .ssh = ssh, .timeout_ms = join_timeout * 1000};
+  if (const auto job = launched()) {
+    if (!hosts.empty() || remote != 0)
+      fail(ErrorKind::kUsage, "{} started the ranks: --hosts and --remote have no place there (or --launcher none)",
+           job->launcher);
+    if (ranks && *ranks != job->ranks)
+      fail(ErrorKind::kUsage, "--ranks {}, and {} started {} processes: leave the flag away", *ranks, job->launcher,
+           job->ranks);
+    result.ranks = job->ranks - 1;
+    result.meet = launched_meeting(*job);
+    return result;
+  }
+  if (!hosts.empty()) {
+    result.hosts = read_hosts_file(hosts);
+    for (const HostLine& host : result.hosts) result.ranks += host.ranks;
+    if (!result.key) result.key = make_secret_key();
+  }
+  if (result.ranks == 0) {
+    if (!listen.empty()) fail(ErrorKind::kUsage, "--listen {}: give --remote or --hosts, too: how many ranks join", listen);
+    return result;
+  }
+  if (listen.empty()) fail(ErrorKind::kUsage, "{} ranks are to join: give --listen HOST:PORT, too", result.ranks);
+  result.meet.endpoint = parse_endpoint(listen);
+  return result;
+}
+
 WorldOptions WorldSettings::options() const {
   WorldOptions options;
   options.model = model;
-  options.plan = {.ranks = ranks, .pad_for = pad_for, .mlp_width = mlp_width, .exact = exact};
-  options.link = link == "tcp" ? Link::kTcp : Link::kShm;
+  options.remote = remote_options();
+  const auto job = launched();
+  const int world = job ? job->ranks : ranks.value_or(std::max(options.remote.ranks, 1));
+  if (options.remote.ranks > world)
+    fail(ErrorKind::kUsage, "{} ranks are to join a world of {}: raise --ranks", options.remote.ranks, world);
+  options.plan = {.ranks = world, .pad_for = pad_for, .mlp_width = mlp_width, .exact = exact};
+  options.link = link == "tcp" ? Link::kTcp : link == "shm" ? Link::kShm : link == "verbs" ? Link::kVerbs : Link::kAuto;
   options.kv_type = kv == "f16" ? DType::kF16 : kv == "bf16" ? DType::kBF16 : DType::kF32;
   options.threads = threads;
   options.isa = {isa == "reference" ? Isa::kReference : isa == "avx2" ? Isa::kAvx2 : Isa::kAvx512};
@@ -126,9 +211,10 @@ WorldOptions WorldSettings::options() const {
   options.gate_timeout_ms = gate_timeout_ms;
   options.port = port;
   options.hash_gates = hash_gates;
+  options.wire_auth = wire_auth;
   options.gate_profile = gate_profile;
   options.gate_trace = gate_trace;
-  if (gate_profile || gate_trace) options.on_report = print_report;
+  options.report = print_report;
   return options;
 }
 

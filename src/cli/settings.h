@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "cli/launched.h"
 #include "engine/front.h"
 
 namespace coprime {
@@ -15,12 +16,35 @@ namespace coprime {
 // Of the commands that start a world.
 struct WorldSettings {
   std::string model;
-  int ranks = 1, threads = 0, pad_for = 0, prefill_chunk = 256, gate_timeout_ms = 5000, port = 0;
+  std::optional<int> ranks;  // unset: as many as come from elsewhere, one at least
+  int threads = 0, pad_for = 0, prefill_chunk = 256, gate_timeout_ms = 750, port = 0;
   int64_t mlp_width = 0;
-  std::string link = "shm", math = "f32", kv = "f32", isa = "best";
-  bool exact = false, hash_gates = false, gate_profile = false, gate_trace = false;
+  std::string link = "auto", math = "f32", kv = "f32", isa = "best";
+  bool exact = false, hash_gates = false, gate_profile = false, gate_trace = false, wire_auth = false;
+  std::string listen, key_file, hosts, ssh = "ssh", launcher = "auto";
+  int remote = 0, join_timeout = 300;
+
+  std::optional<LaunchedProcess> launched() const;                 // by mpirun or srun; never with --launcher none
+  MeetingPoint launched_meeting(const LaunchedProcess& job) const;  // where its ranks join
+  std::optional<SecretKey> key() const;                             // of --key-file
 
   WorldOptions options() const;  // but for context and sequences, which depend on the request
+
+ private:
+  RemoteOptions remote_options() const;
+};
+
+// Of `coprime rank`.
+struct RankSettings {
+  std::string join, key_file, model;
+  int rank = -1, threads = 0;
+  bool once = false;
+
+  std::optional<SecretKey> key() const;  // of --key-file, or of standard input
+};
+
+struct KeySettings {
+  std::string file;
 };
 
 struct GenerateSettings {
@@ -41,5 +65,7 @@ struct LogitsSettings {
 void add_world_flags(CLI::App& app, WorldSettings& settings);
 void add_generate_flags(CLI::App& app, GenerateSettings& settings);
 void add_logits_flags(CLI::App& app, LogitsSettings& settings);
+void add_rank_flags(CLI::App& app, RankSettings& settings);
+void add_key_flags(CLI::App& app, KeySettings& settings);
 
 }  // namespace coprime

@@ -1,7 +1,5 @@
 #include "engine/front.h"
 
-#include <poll.h>
-
 #include <algorithm>
 
 #include "base/clock.h"
@@ -9,52 +7,49 @@
 #include "checkpoint/checkpoint.h"
 #include "model/gates.h"
 #include "trace/clock_id.h"
+#include "transport/mesh.h"
 #include "transport/secret_key.h"
-#include "transport/wait_policy.h"
 
 namespace coprime {
 namespace {
 
-constexpr int kStopTimeoutMs = 2000;
-constexpr int kPollMs = 100;
-// After the first sign of trouble, how long the front listens for a better one: a dead process explains its peers'
-// errors.
-constexpr int kPostMortemMs = 300;
+// The ranks' own deadlines pass first, and say more.
+constexpr int kFrontsPatienceMs = 1000;
 
-std::span<const std::byte> as_bytes(std::string_view text) { return std::as_bytes(std::span(text)); }
+std::string hex(const WorldId& id) {
+  std::string text;
+  for (std::byte byte : id) text += fmt::format("{:02x}", static_cast<unsigned>(byte));
+  return text;
+}
+
 }  // namespace
 
 Front::Front(const WorldOptions& options)
     : options_(options),
       plan_(read_model_shape(options.model), options.plan),
-      pages_per_sequence_(static_cast<int>((options.context + kPageTokens - 1) / kPageTokens)),
-      progress_(ProgressPage::create(options.plan.ranks)) {
-  check_checkpoint(Checkpoint::open(options.model), plan_);  // one clear error, before anything is started
-  if (options_.threads == 0) options_.threads = std::max(1, usable_cores() / plan_.ranks());
-  if (options_.link == Link::kShm && plan_.ranks() > 1) {
-    window_ = ShmRegion::create(plan_.ranks(), largest_slot_bytes(schedule()));
+      pages_per_sequence_(static_cast<int>((options.context + kPageTokens - 1) / kPageTokens)) {
+  const Checkpoint checkpoint = Checkpoint::open(options.model);
+  check_checkpoint(checkpoint, plan_);  // one clear error, before anything is started
+  largest_slot_bytes(schedule());               // likewise
+  if (options_.remote.ranks > 0) facts_ = collect_facts(checkpoint, plan_, schedule(), {}, [] {});
+  world_ = std::make_unique<World>(plan_.ranks(), options_.launch, options_.remote, options_.report);
+  try {
+    start();
+  } catch (const Error& error) {
+    end_world(error);
   }
-  launcher_ = std::make_unique<Launcher>(plan_.ranks(), window_ ? window_->fd() : -1, progress_.fd(), options_.launch);
-  start();
 }
 
 Front::~Front() {
-  try {
-    for (int rank = 0; launcher_ && rank < launcher_->ranks(); ++rank) {
-      launcher_->channel(rank).send(static_cast<uint32_t>(MessageType::kStop), {});
-    }
-    if (launcher_) launcher_->wait_all(kStopTimeoutMs);
-  } catch (const Error&) {
-    // A rank that is gone cannot be told to stop; the launcher ends the others.
-  }
+  if (world_) world_->stop({});
 }
 
 GateSchedule Front::schedule() const { return make_decode_schedule(plan_, options_.max_rows); }
 
 void Front::start() {
+  const RemoteOptions& remote = options_.remote;
   RankStart start{.model = options_.model.string(),
                   .plan = options_.plan,
-                  .link = options_.link,
                   .kv_type = options_.kv_type,
                   .threads = options_.threads,
                   .max_rows = options_.max_rows,
@@ -63,136 +58,83 @@ void Front::start() {
                   .sequences = options_.sequences,
                   .gate_timeout_ms = options_.gate_timeout_ms,
                   .port = options_.port,
+                  .world = hex(make_world_id()),
                   .hash_gates = options_.hash_gates,
+                  .wire_auth = options_.wire_auth,
                   .gate_profile = options_.gate_profile,
                   .gate_trace = options_.gate_trace};
-  if (options_.link == Link::kTcp) start.world_key = to_hex(make_secret_key());
+  const std::string key = to_hex(remote.key ? *remote.key : make_secret_key());
+  const std::string front_host = remote.meet.endpoint.host.empty() ? "127.0.0.1" : remote.meet.endpoint.host;
   for (int rank = 0; rank < plan_.ranks(); ++rank) {
     start.rank = rank;
     start.isa = options_.isa[std::min(static_cast<size_t>(rank), options_.isa.size() - 1)];
-    launcher_->channel(rank).send(static_cast<uint32_t>(MessageType::kStart), as_bytes(to_json(start)));
+    // An operator's key is never sent to a rank that joined with it.
+    start.key = world_->is_local(rank) || !remote.key ? key : std::string();
+    start.listen_host = world_->host(rank).empty() ? front_host : std::string();
+    world_->send_json(rank, MessageType::kStart, start);
   }
-  if (options_.link == Link::kTcp && plan_.ranks() > 1) exchange_ports();
-  for (const Message& message : collect(MessageType::kReady, "while loading"))
-    ready_.push_back(rank_ready_from_json(message_text(message)));
+  for (const Message& message : world_->collect(MessageType::kFacts, "while reading the model's headers"))
+    rank_facts_.push_back(from_json<RankFacts>(message_text(message)));
   check_agreement();
-}
-
-void Front::exchange_ports() {
-  std::vector<int> ports;
-  for (const Message& message : collect(MessageType::kListening, "while starting to listen")) {
-    ports.push_back(ports_from_json(message_text(message)).at(0));
-  }
-  for (int rank = 0; rank < plan_.ranks(); ++rank) {
-    launcher_->channel(rank).send(static_cast<uint32_t>(MessageType::kPeers), as_bytes(ports_to_json(ports)));
-  }
-}
-
-void Front::check_agreement() const {
-  for (size_t rank = 1; rank < ready_.size(); ++rank) {
-    if (ready_[rank].agreement != ready_[0].agreement) {
-      fail(ErrorKind::kModel,
-           "ranks 0 and {} do not hold the same model, plan and settings: give all of them the same files", rank);
-    }
-    if (options_.plan.exact && ready_[rank].order != ready_[0].order) {
+  links_ = make_links(*world_, rank_facts_, {options_.link, epoch_});
+  for (const Message& message : world_->collect(MessageType::kReady, "while loading"))
+    ready_.push_back(from_json<RankReady>(message_text(message)));
+  for (size_t rank = 1; rank < ready_.size() && options_.plan.exact; ++rank) {
+    if (ready_[rank].order != ready_[0].order) {
       fail(ErrorKind::kUsage, "--exact: rank 0 adds in the order \"{}\", rank {} in \"{}\": limit both to one --isa",
            ready_[0].order, rank, ready_[rank].order);
     }
   }
 }
 
-uint64_t Front::total_progress() const {
-  uint64_t total = 0;
-  for (int rank = 0; rank < plan_.ranks(); ++rank) total += progress_.counter(rank).load(std::memory_order_relaxed);
-  return total;
+void Front::check_agreement() const {
+  for (size_t rank = 1; rank < rank_facts_.size(); ++rank)
+    compare_facts("rank 0", rank_facts_[0].facts, fmt::format("rank {}", rank), rank_facts_[rank].facts);
+  if (facts_.empty()) return;  // its ranks read the front's own files
+  Facts fronts = facts_;
+  fronts.back().value = rank_facts_[0].facts.back().value;  // the settings are the front's own
+  compare_facts("the front", fronts, "rank 0", rank_facts_[0].facts);
 }
 
-std::vector<Message> Front::collect(MessageType type, const std::string& doing) {
-  const auto ranks = static_cast<size_t>(plan_.ranks());
-  std::vector<Message> messages(ranks);
-  std::vector<bool> have(ranks, false);
-  size_t missing = ranks;
-  uint64_t seen_progress = total_progress();
-  int64_t moved_us = now_us();
-  // The ranks' own deadlines pass first, and say more.
-  const int64_t deadline_us = (int64_t{options_.gate_timeout_ms} + 1000) * 1000;
-
-  while (missing > 0) {
-    std::array<pollfd, kMaxRanks> fds{};
-    for (size_t r = 0; r < ranks; ++r)
-      fds[r] = {have[r] ? -1 : launcher_->channel(static_cast<int>(r)).fd(), POLLIN, 0};
-    ::poll(fds.data(), ranks, kPollMs);
-    for (size_t r = 0; r < ranks; ++r) {
-      if (have[r] || fds[r].revents == 0) continue;
-      const Channel::Received received = launcher_->channel(static_cast<int>(r)).receive(messages[r], 0);
-      if (received == Channel::Received::kTimeout) continue;
-      if (received == Channel::Received::kClosed) fail_world(doing, std::nullopt);
-      if (messages[r].type == static_cast<uint32_t>(MessageType::kReport)) {
-        if (options_.on_report) options_.on_report(static_cast<int>(r), message_text(messages[r]));
-        continue;
-      }
-      if (messages[r].type == static_cast<uint32_t>(MessageType::kFailure))
-        fail_world(doing, rank_failure_from_json(message_text(messages[r])));
-      if (messages[r].type != static_cast<uint32_t>(type))
-        fail(ErrorKind::kInternal, "rank {} sent a message of type {}", r, messages[r].type);
-      have[r] = true;
-      --missing;
-    }
-    const uint64_t progress = total_progress();
-    if (progress != seen_progress) {
-      seen_progress = progress;
-      moved_us = now_us();
-    } else if (missing > 0 && now_us() - moved_us > deadline_us) {
-      const size_t rank = static_cast<size_t>(std::ranges::find(have, false) - have.begin());
-      const bool stopped = launcher_->is_stopped(static_cast<int>(rank));
-      fail(ErrorKind::kLink, "rank {} (process {}) made no progress for {} ms {}{}", rank,
-           launcher_->process(static_cast<int>(rank)), deadline_us / 1000, doing,
-           stopped ? ": its process is stopped; continue it (kill -CONT) and start again" : ": start again");
-    }
-  }
-  return messages;
+void Front::end_world(const Error& error) {
+  const Error copy = error;
+  if (world_) world_->stop(copy.what());
+  world_.reset();
+  ended_by_.emplace(copy);
+  throw copy;
 }
 
-void Front::fail_world(const std::string& doing, const std::optional<RankFailure>& reported) {
-  const int64_t end_us = now_us() + int64_t{kPostMortemMs} * 1000;
-  do {
-    for (int rank = 0; rank < plan_.ranks(); ++rank) {
-      const auto ending = launcher_->ending(rank);
-      // A rank that reported ends by itself with status 0; any other end explains the rest.
-      if (ending && *ending != "exited with status 0") {
-        fail(ErrorKind::kLink, "rank {} (process {}) {} {}: the other ranks were ended; start again", rank,
-             launcher_->process(rank), *ending, doing);
-      }
-    }
-    if (reported && reported->kind != ErrorKind::kLink) break;  // no peer's fault
-    ::usleep(5000);
-  } while (now_us() < end_us);
-
-  if (!reported) fail(ErrorKind::kLink, "a rank closed its control channel {}: start again", doing);
-  std::string text = reported->text;
-  for (int rank = 0; rank < plan_.ranks(); ++rank) {
-    if (launcher_->is_stopped(rank))
-      text +=
-          fmt::format(" (rank {}'s process {} is stopped: kill -CONT continues it)", rank, launcher_->process(rank));
+void Front::fail_step(const std::vector<RankReport>& reports, const std::string& doing) {
+  const int patience_ms = options_.gate_timeout_ms + kFrontsPatienceMs;
+  const Error error = *world_->explain(reports, doing, patience_ms, epoch_);
+  const bool all_there = std::ranges::all_of(reports, [](const RankReport& report) {
+    return report.kind == RankReport::Kind::kMessage || report.kind == RankReport::Kind::kFailed;
+  });
+  if (!all_there) end_world(error);
+  try {
+    links_ = make_links(*world_, rank_facts_, {options_.link, ++epoch_});
+  } catch (const Error& rebuilding) {
+    end_world(Error(error.kind(), fmt::format("{}; and the links could not be rebuilt: {}", error.what(),
+                                              rebuilding.what())));
   }
-  throw Error(reported->kind, text);
+  ++statistics_.rebuilds;
+  throw error;
 }
 
 const std::vector<RowLogits>& Front::step(StepBatch& batch) {
+  if (!world_) throw *ended_by_;
   const int64_t begin_ns = now_ns();
   batch.step = next_step_++;
   const std::vector<std::byte> bytes = encode(batch);
   const std::string doing = fmt::format("in step {}", batch.step);
-  for (int rank = 0; rank < plan_.ranks(); ++rank) {
-    try {
-      launcher_->channel(rank).send(static_cast<uint32_t>(MessageType::kStep), bytes);
-    } catch (const Error&) {
-      fail_world(doing, std::nullopt);
-    }
-  }
+  for (int rank = 0; rank < plan_.ranks(); ++rank) world_->send(rank, MessageType::kStep, bytes);
+  const int patience_ms = options_.gate_timeout_ms + kFrontsPatienceMs;
+  const std::vector<RankReport> reports = world_->listen(
+      MessageType::kResult, {.quiet_ms = patience_ms, .after_failure_ms = patience_ms, .for_movers = true});
+  const auto is_result = [](const RankReport& report) { return report.kind == RankReport::Kind::kMessage; };
+  if (!std::ranges::all_of(reports, is_result)) fail_step(reports, doing);
   std::vector<StepResult> results;
-  for (const Message& message : collect(MessageType::kResult, doing))
-    results.push_back(decode_step_result(message.bytes));
+  for (const RankReport& report : reports) results.push_back(decode_step_result(report.message.bytes));
   merge(results, batch);
   if (batch.trace) keep_trace(results, begin_ns);
   ++statistics_.steps;

@@ -1,41 +1,43 @@
-// The front's end of a world: it starts the ranks, gives them steps, merges what they return, and finds out which rank
-// is slow or dead. Holds no weights.
+// The front's end of a world: it gives the ranks steps, merges what they return, and decides what a failure means. Holds
+// no weights.
 //
-// An error ends the world: every rank is ended before it is thrown, and step() must not be called again.
+// A step that fails is that step's error and not the world's end: once all ranks have reported, their links are rebuilt
+// by agreement and the next step may come, of new sequences (those of before are forgotten). Where a rank is dead or
+// does not answer, the world ends: the error is thrown, every rank is ended, and later steps throw the same.
 #pragma once
 
 #include <filesystem>
-#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "engine/launcher.h"
+#include "engine/linking.h"
 #include "engine/messages.h"
 #include "engine/step_trace.h"
+#include "engine/world.h"
 #include "geometry/shard_plan.h"
 #include "model/step_batch.h"
-#include "transport/progress_page.h"
-#include "transport/shm/shm_region.h"
 
 namespace coprime {
 
 struct WorldOptions {
   std::filesystem::path model;
   PlanOptions plan;
-  Link link = Link::kShm;
+  Link link = Link::kAuto;
   DType kv_type = DType::kF32;
-  int threads = 0;                     // a rank; 0: the cores shared out
+  int threads = 0;                     // a rank; 0: the cores of its host shared out
   std::vector<Isa> isa{Isa::kAvx512};  // the limit, of each rank or of all
   int max_rows = 256;
   int64_t context = 0;  // tokens of one sequence that memory is set aside for
   int sequences = 1;
-  int gate_timeout_ms = 5000;
+  int gate_timeout_ms = 750;
   int port = 0;
   bool hash_gates = false;
-  bool gate_profile = false, gate_trace = false;
-  std::function<void(int rank, std::string_view line)> on_report;  // what ranks have to say meanwhile; may be empty
+  bool wire_auth = false;
+  bool gate_profile = false, gate_trace = false;  // what the ranks report meanwhile
   LaunchOptions launch;
+  RemoteOptions remote;
+  Report report;
 };
 
 // A requested row over the whole vocabulary: the candidates of all shards, or all logits.
@@ -49,11 +51,12 @@ struct WorldStatistics {
   int64_t step_us = 0;     // front's time from sending steps to having merged their results
   int64_t compute_us = 0;  // mean over the ranks, gates included
   int64_t gate_us = 0;     // mean over the ranks
+  uint64_t rebuilds = 0;   // of the links, after steps that failed
 };
 
 class Front {
  public:
-  // Checks the model and the plan, starts the ranks, and returns when all have loaded and agree.
+  // Checks the model and the plan, starts and receives the ranks, and returns when all have loaded and agree.
   explicit Front(const WorldOptions& options);
   ~Front();
 
@@ -62,35 +65,38 @@ class Front {
   const std::vector<RankReady>& ranks() const { return ready_; }
   GateSchedule schedule() const;
   int gates_per_step() const { return static_cast<int>(schedule().size()); }
-  pid_t process(int rank) const { return launcher_->process(rank); }
+  pid_t process(int rank) const { return world_ ? world_->process(rank) : 0; }
   const WorldStatistics& statistics() const { return statistics_; }
+  const LinkNames& links() const { return links_; }
 
   // Pages a sequence has at most, and the pages of sequence `s`: [s * pages, (s + 1) * pages).
   int pages_per_sequence() const { return pages_per_sequence_; }
 
-  // Fills in the step's number. One RowLogits for each request, in order; valid until the next step.
+  // Fills in the step's number. One RowLogits for each request, in order; valid until the next step. Error when it
+  // failed: usable() tells whether another may follow.
   const std::vector<RowLogits>& step(StepBatch& batch);
+  bool usable() const { return world_ != nullptr; }
 
   // Of the last step whose batch asked for a trace; its name is the caller's to give.
   const StepTrace& trace() const { return trace_; }
 
  private:
   void start();
-  void exchange_ports();
   void check_agreement() const;
-  // One message of this type from every rank. Error when a rank fails, ends, or nobody moves for too long.
-  std::vector<Message> collect(MessageType type, const std::string& doing);
-  [[noreturn]] void fail_world(const std::string& doing, const std::optional<RankFailure>& reported);
-  uint64_t total_progress() const;
+  [[noreturn]] void fail_step(const std::vector<RankReport>& reports, const std::string& doing);
+  [[noreturn]] void end_world(const Error& error);
   void keep_trace(std::vector<StepResult>& results, int64_t begin_ns);
   void merge(const std::vector<StepResult>& results, const StepBatch& batch);
 
   WorldOptions options_;
   ShardPlan plan_;
   int pages_per_sequence_ = 0;
-  std::optional<ShmRegion> window_;
-  ProgressPage progress_;
-  std::unique_ptr<Launcher> launcher_;
+  std::unique_ptr<World> world_;  // null: it has ended
+  std::optional<Error> ended_by_;
+  uint32_t epoch_ = 1;
+  Facts facts_;  // the front's own
+  std::vector<RankFacts> rank_facts_;
+  LinkNames links_;
   std::vector<RankReady> ready_;
   uint64_t next_step_ = 1;
   std::vector<RowLogits> rows_;

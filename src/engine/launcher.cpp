@@ -15,56 +15,55 @@
 namespace coprime {
 namespace {
 
-constexpr int kControlFd = 3, kProgressFd = 4, kWindowFd = 5;
+constexpr int kControlFd = 3, kProgressFd = 4;
 
 UniqueFd duplicate(int fd) {
-  if (fd < 0) return UniqueFd();
   UniqueFd copy(::fcntl(fd, F_DUPFD_CLOEXEC, 64));  // above the numbers that a rank's process gives them
   if (!copy) fail(ErrorKind::kInternal, "cannot duplicate a descriptor: {}", errno_text(errno));
   return copy;
 }
 
 // Between fork and exec only calls that are safe there. Ends in exec or _exit.
-[[noreturn]] void become_rank(const char* program, char* const* arguments, int control, int progress, int window,
-                              pid_t parent) {
+[[noreturn]] void become_rank(const char* program, char* const* arguments, int control, int progress, pid_t parent) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (::getppid() != parent) ::_exit(1);  // the parent died before the line above
   ::signal(SIGPIPE, SIG_IGN);
-  const bool ready = ::dup2(control, kControlFd) >= 0 && ::dup2(progress, kProgressFd) >= 0 &&
-                     (window < 0 || ::dup2(window, kWindowFd) >= 0);
+  const bool ready = ::dup2(control, kControlFd) >= 0 && ::dup2(progress, kProgressFd) >= 0;
   if (ready) ::execv(program, arguments);
   ::_exit(127);
 }
 
 }  // namespace
 
-Launcher::Launcher(int ranks, int window_fd, int progress_fd, const LaunchOptions& options) {
+Launcher::Launcher(int ranks, int progress_fd, const LaunchOptions& options) {
   for (int rank = 0; rank < ranks; ++rank) {
     auto [front_end, rank_end] = Channel::make_pair();
     channels_.push_back(std::move(front_end));
     if (options.as == RanksAs::kProcesses) {
-      start_process(rank, std::move(rank_end), window_fd, progress_fd, options);
+      start_process(rank, std::move(rank_end), progress_fd, options);
     } else {
-      start_thread(std::move(rank_end), window_fd, progress_fd, options);
+      start_thread(std::move(rank_end), progress_fd, options);
     }
   }
 }
 
-void Launcher::start_process(int rank, Channel rank_end, int window_fd, int progress_fd, const LaunchOptions& options) {
-  const UniqueFd control = duplicate(rank_end.fd()), progress = duplicate(progress_fd), window = duplicate(window_fd);
-  std::string name = "coprime", command = "rank", index = std::to_string(rank);
+void Launcher::start_process(int rank, Channel rank_end, int progress_fd, const LaunchOptions& options) {
+  const UniqueFd control = duplicate(rank_end.fd()), progress = duplicate(progress_fd);
+  std::string name = "coprime", command(kLocalRank), index = std::to_string(rank);
   char* const arguments[] = {name.data(), command.data(), index.data(), nullptr};
   const std::string program = options.program.string();
   const pid_t parent = ::getpid(), child = ::fork();
   if (child < 0) fail(ErrorKind::kInternal, "cannot start rank {}: {}", rank, errno_text(errno));
-  if (child == 0) become_rank(program.c_str(), arguments, control.get(), progress.get(), window.get(), parent);
+  if (child == 0) become_rank(program.c_str(), arguments, control.get(), progress.get(), parent);
   processes_.push_back({.pid = child});
 }
 
-void Launcher::start_thread(Channel rank_end, int window_fd, int progress_fd, const LaunchOptions& options) {
+void Launcher::start_thread(Channel rank_end, int progress_fd, const LaunchOptions& options) {
   threads_.emplace_back(
-      [control = std::move(rank_end), window = duplicate(window_fd), progress = duplicate(progress_fd),
-       hooks = options.hooks]() mutable { run_rank(control, std::move(window), std::move(progress), hooks); });
+      [control = std::move(rank_end), progress = duplicate(progress_fd), hooks = options.hooks]() mutable {
+        const auto page = std::make_shared<const ProgressPage>(ProgressPage::attach(std::move(progress)));
+        run_rank(control, page, {.hooks = hooks});
+      });
 }
 
 Launcher::~Launcher() {
@@ -121,8 +120,8 @@ int rank_process_main() {
     if (::fcntl(fd, F_GETFD) < 0) return exit_code(ErrorKind::kUsage);
   }
   Channel control{UniqueFd(kControlFd)};
-  const bool has_window = ::fcntl(kWindowFd, F_GETFD) >= 0;
-  run_rank(control, UniqueFd(has_window ? kWindowFd : -1), UniqueFd(kProgressFd));
+  const auto progress = std::make_shared<const ProgressPage>(ProgressPage::attach(UniqueFd(kProgressFd)));
+  run_rank(control, progress, {});
   return 0;
 }
 

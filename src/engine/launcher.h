@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -19,14 +20,14 @@ enum class RanksAs : uint8_t { kProcesses, kThreads };
 
 struct LaunchOptions {
   RanksAs as = RanksAs::kProcesses;
-  std::filesystem::path program = "/proc/self/exe";  // what a rank's process executes, with the argument "rank"
+  std::filesystem::path program = "/proc/self/exe";  // what a rank's process executes, with the argument kLocalRank
   RankHooks hooks;                                   // threads only
 };
 
 class Launcher {
  public:
-  // Starts `ranks` ranks. `window_fd` may be -1. Error(kInternal) when a process cannot be started.
-  Launcher(int ranks, int window_fd, int progress_fd, const LaunchOptions& options);
+  // Starts ranks 0 to `ranks` - 1. Error(kInternal) when a process cannot be started.
+  Launcher(int ranks, int progress_fd, const LaunchOptions& options);
   // Ends what still runs: processes by SIGKILL, threads by closing their channels.
   ~Launcher();
   Launcher(const Launcher&) = delete;
@@ -44,8 +45,8 @@ class Launcher {
   bool wait_all(int timeout_ms);
 
  private:
-  void start_process(int rank, Channel rank_end, int window_fd, int progress_fd, const LaunchOptions& options);
-  void start_thread(Channel rank_end, int window_fd, int progress_fd, const LaunchOptions& options);
+  void start_process(int rank, Channel rank_end, int progress_fd, const LaunchOptions& options);
+  void start_thread(Channel rank_end, int progress_fd, const LaunchOptions& options);
 
   struct Process {
     pid_t pid = 0;
@@ -57,7 +58,10 @@ class Launcher {
   std::vector<std::thread> threads_;
 };
 
-// The rank's side of a process: descriptors 3 (control), 4 (progress) and 5 (window, if it is open).
+// The first argument of a rank's process, for main(). Its second, the rank, is for people who look at processes.
+inline constexpr std::string_view kLocalRank = "local-rank";
+
+// The rank's side of a process: descriptors 3 (control) and 4 (progress).
 int rank_process_main();
 
 }  // namespace coprime

@@ -8,64 +8,155 @@ namespace {
 using nlohmann::json;
 
 // One list of fields for both directions: `field` writes to or reads from the object.
-template <class Field, class Start>
-void visit_start(Field&& field, Start& start) {
-  field("model", start.model);
-  field("ranks", start.plan.ranks);
-  field("pad_for", start.plan.pad_for);
-  field("mlp_width", start.plan.mlp_width);
-  field("mlp_unit", start.plan.mlp_unit);
-  field("exact", start.plan.exact);
-  field("dummies", start.plan.dummies);
-  field("rank", start.rank);
-  field("link", start.link);
-  field("kv_type", start.kv_type);
-  field("threads", start.threads);
-  field("isa", start.isa);
-  field("max_rows", start.max_rows);
-  field("pages", start.pages);
-  field("slots", start.slots);
-  field("sequences", start.sequences);
-  field("gate_timeout_ms", start.gate_timeout_ms);
-  field("port", start.port);
-  field("world_key", start.world_key);
-  field("hash_gates", start.hash_gates);
-  field("gate_profile", start.gate_profile);
-  field("gate_trace", start.gate_trace);
+template <class Field, class T>
+void visit(Field&& field, T& value)
+  requires std::same_as<std::remove_const_t<T>, RankStart>
+{
+  field("model", value.model);
+  field("ranks", value.plan.ranks);
+  field("pad_for", value.plan.pad_for);
+  field("mlp_width", value.plan.mlp_width);
+  field("mlp_unit", value.plan.mlp_unit);
+  field("exact", value.plan.exact);
+  field("dummies", value.plan.dummies);
+  field("rank", value.rank);
+  field("kv_type", value.kv_type);
+  field("threads", value.threads);
+  field("isa", value.isa);
+  field("max_rows", value.max_rows);
+  field("pages", value.pages);
+  field("slots", value.slots);
+  field("sequences", value.sequences);
+  field("gate_timeout_ms", value.gate_timeout_ms);
+  field("port", value.port);
+  field("listen_host", value.listen_host);
+  field("world", value.world);
+  field("key", value.key);
+  field("hash_gates", value.hash_gates);
+  field("wire_auth", value.wire_auth);
+  field("gate_profile", value.gate_profile);
+  field("gate_trace", value.gate_trace);
 }
 
-template <class Field, class Ready>
-void visit_ready(Field&& field, Ready& ready) {
-  field("agreement", ready.agreement);
-  field("order", ready.order);
-  field("device", ready.device);
-  field("weight_bytes", ready.weight_bytes);
-  field("cache_bytes", ready.cache_bytes);
-  field("resident_bytes", ready.resident_bytes);
-  field("tally", ready.tally);
-  field("unused", ready.unused);
+template <class Field, class T>
+void visit(Field&& field, T& value)
+  requires std::same_as<std::remove_const_t<T>, Fact>
+{
+  field("name", value.name);
+  field("value", value.value);
+  field("advice", value.advice);
 }
 
-json parse(std::string_view text) {
-  try {
-    return json::parse(text);
-  } catch (const json::exception& error) {
-    fail(ErrorKind::kInternal, "a control message is not JSON: {}", error.what());
+template <class Field, class T>
+void visit(Field&& field, T& value)
+  requires std::same_as<std::remove_const_t<T>, RankFacts>
+{
+  field("facts", value.facts);
+  field("host", value.host);
+  field("port", value.port);
+  field("verbs", value.verbs);
+}
+
+template <class Field, class T>
+void visit(Field&& field, T& value)
+  requires std::same_as<std::remove_const_t<T>, RankGroup>
+{
+  field("epoch", value.epoch);
+  field("ranks", value.ranks);
+  field("ranks_on_host", value.ranks_on_host);
+}
+
+template <class Field, class T>
+void visit(Field&& field, T& value)
+  requires std::same_as<std::remove_const_t<T>, GroupResult>
+{
+  field("shared", value.shared);
+  field("failure", value.failure);
+}
+
+template <class Field, class T>
+void visit(Field&& field, T& value)
+  requires std::same_as<std::remove_const_t<T>, LinkTable::Peer>
+{
+  field("link", value.link);
+  field("host", value.host);
+  field("port", value.port);
+}
+
+template <class Field, class T>
+void visit(Field&& field, T& value)
+  requires std::same_as<std::remove_const_t<T>, LinkTable>
+{
+  field("peers", value.peers);
+}
+
+template <class Field, class T>
+void visit(Field&& field, T& value)
+  requires std::same_as<std::remove_const_t<T>, LinkReport>
+{
+  field("names", value.names);
+}
+
+template <class Field, class T>
+void visit(Field&& field, T& value)
+  requires std::same_as<std::remove_const_t<T>, RankReady>
+{
+  field("order", value.order);
+  field("device", value.device);
+  field("weight_bytes", value.weight_bytes);
+  field("cache_bytes", value.cache_bytes);
+  field("resident_bytes", value.resident_bytes);
+  field("tally", value.tally);
+  field("unused", value.unused);
+}
+
+template <class Field, class T>
+void visit(Field&& field, T& value)
+  requires std::same_as<std::remove_const_t<T>, RankFailure>
+{
+  field("kind", value.kind);
+  field("text", value.text);
+}
+
+template <class T>
+json to_object(const T& value);
+template <class T>
+T from_object(const json& object);
+
+template <class T>
+concept Listed = std::same_as<T, Fact> || std::same_as<T, LinkTable::Peer>;
+
+struct Writer {
+  json& object;
+  void operator()(const char* name, const auto& value) { object[name] = value; }
+  template <Listed T>
+  void operator()(const char* name, const std::vector<T>& list) {
+    json& array = object[name] = json::array();
+    for (const T& value : list) array.push_back(to_object(value));
   }
+};
+
+struct Reader {
+  const json& object;
+  void operator()(const char* name, auto& value) { object.at(name).get_to(value); }
+  template <Listed T>
+  void operator()(const char* name, std::vector<T>& list) {
+    for (const json& value : object.at(name)) list.push_back(from_object<T>(value));
+  }
+};
+
+template <class T>
+json to_object(const T& value) {
+  json object;
+  visit(Writer{object}, value);
+  return object;
 }
 
-auto writer(json& object) {
-  return [&object](const char* name, const auto& value) { object[name] = value; };
-}
-
-auto reader(const json& object) {
-  return [&object](const char* name, auto& value) {
-    try {
-      object.at(name).get_to(value);
-    } catch (const json::exception& error) {
-      fail(ErrorKind::kInternal, "a control message's {}: {}", name, error.what());
-    }
-  };
+template <class T>
+T from_object(const json& object) {
+  T value;
+  visit(Reader{object}, value);
+  return value;
 }
 
 }  // namespace
@@ -74,52 +165,36 @@ std::string_view message_text(const Message& message) {
   return {reinterpret_cast<const char*>(message.bytes.data()), message.bytes.size()};
 }
 
-std::string to_json(const RankStart& start) {
-  json object;
-  visit_start(writer(object), start);
-  return object.dump();
+// A path need not be UTF-8: what is not is replaced.
+template <class T>
+std::string to_json(const T& value) {
+  return to_object(value).dump(-1, ' ', false, json::error_handler_t::replace);
 }
 
-RankStart rank_start_from_json(std::string_view text) {
-  RankStart start;
-  const json object = parse(text);
-  visit_start(reader(object), start);
-  return start;
+template <class T>
+T from_json(std::string_view text) {
+  try {
+    return from_object<T>(json::parse(text));
+  } catch (const json::exception& error) {
+    fail(ErrorKind::kInternal, "a control message is not as expected: {}", error.what());
+  }
 }
 
-std::string to_json(const RankReady& ready) {
-  json object;
-  visit_ready(writer(object), ready);
-  return object.dump();
-}
-
-RankReady rank_ready_from_json(std::string_view text) {
-  RankReady ready;
-  const json object = parse(text);
-  visit_ready(reader(object), ready);
-  return ready;
-}
-
-// A path in the text need not be UTF-8: what is not is replaced.
-std::string to_json(const RankFailure& failure) {
-  return json{{"kind", failure.kind}, {"text", failure.text}}.dump(-1, ' ', false, json::error_handler_t::replace);
-}
-
-RankFailure rank_failure_from_json(std::string_view text) {
-  RankFailure failure;
-  const json object = parse(text);
-  reader(object)("kind", failure.kind);
-  reader(object)("text", failure.text);
-  return failure;
-}
-
-std::string ports_to_json(const std::vector<int>& ports) { return json(ports).dump(); }
-
-std::vector<int> ports_from_json(std::string_view text) {
-  std::vector<int> ports;
-  const json object{{"ports", parse(text)}};
-  reader(object)("ports", ports);
-  return ports;
-}
+template std::string to_json(const RankStart&);
+template std::string to_json(const RankFacts&);
+template std::string to_json(const RankGroup&);
+template std::string to_json(const GroupResult&);
+template std::string to_json(const LinkTable&);
+template std::string to_json(const LinkReport&);
+template std::string to_json(const RankReady&);
+template std::string to_json(const RankFailure&);
+template RankStart from_json(std::string_view);
+template RankFacts from_json(std::string_view);
+template RankGroup from_json(std::string_view);
+template GroupResult from_json(std::string_view);
+template LinkTable from_json(std::string_view);
+template LinkReport from_json(std::string_view);
+template RankReady from_json(std::string_view);
+template RankFailure from_json(std::string_view);
 
 }  // namespace coprime

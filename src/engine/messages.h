@@ -9,6 +9,8 @@
 
 #include "base/error.h"
 #include "device/cpu/cpu_device.h"
+#include "engine/facts.h"
+#include "engine/links.h"
 #include "geometry/shard_plan.h"
 #include "tensor/dtype.h"
 #include "transport/channel.h"
@@ -16,38 +18,72 @@
 namespace coprime {
 
 enum class MessageType : uint32_t {
-  kStart = 1,  // front to rank: RankStart
-  kListening,  // rank to front, tcp: its port
-  kPeers,      // front to rank, tcp: all ports
-  kReady,      // rank to front: RankReady
-  kStep,       // front to rank: StepBatch
-  kResult,     // rank to front: StepResult
-  kStop,       // front to rank: end
-  kFailure,    // rank to front: an Error; the rank ends
-  kReport,     // rank to front: a line for a person, at any time
+  kStart = 1,   // front to rank: RankStart
+  kFacts,       // rank to front: RankFacts
+  kGroup,       // front to rank: RankGroup. Links are made, or made again
+  kShared,      // rank to front: GroupResult
+  kConnect,     // front to rank: LinkTable
+  kConnected,   // rank to front: LinkReport
+  kReady,       // rank to front: RankReady
+  kStep,        // front to rank: StepBatch
+  kResult,      // rank to front: StepResult
+  kStepFailed,  // rank to front: RankFailure. The rank waits for new links
+  kStop,        // front to rank: end; the reason as text, if it is not that all is done
+  kFailure,     // rank to front: RankFailure. The rank ends
+  kReport,      // rank to front: a line for a person, at any time
 };
 
-enum class Link : uint8_t { kShm, kTcp };
-
 struct RankStart {
-  std::string model;  // directory
+  std::string model;  // directory on the front's host
   PlanOptions plan;
   int rank = 0;
-  Link link = Link::kShm;
   DType kv_type = DType::kF32;
-  int threads = 1;
+  int threads = 0;  // 0: the cores of its host shared out
   Isa isa = Isa::kAvx512;
   int max_rows = 1, pages = 0, slots = 0, sequences = 1;
-  int gate_timeout_ms = 5000;
-  int port = 0;           // tcp: rank r listens on port + r; 0: any
-  std::string world_key;  // tcp: a SecretKey in hexadecimal, known to this world's ranks only
+  int gate_timeout_ms = 750;
+  int port = 0;             // rank r listens on port + r; 0: any
+  std::string listen_host;  // where; empty: at the address from which it reached the front
+  std::string world;        // its id, 16 bytes in hexadecimal
+  std::string key;          // in hexadecimal; empty: the rank's operator gave it
   bool hash_gates = false;
+  bool wire_auth = false;
   bool gate_profile = false, gate_trace = false;
 };
 
+struct RankFacts {
+  Facts facts;
+  std::string host;    // host_identity()
+  int port = 0;        // where it listens for its peers; 0: it is alone
+  bool verbs = false;  // it has a usable RDMA device
+};
+
+// The first half of making links: who is to share memory.
+struct RankGroup {
+  uint32_t epoch = 1;
+  std::vector<int> ranks;  // with this rank, in rising order; empty: none
+  int ranks_on_host = 1;
+};
+struct GroupResult {
+  bool shared = false;
+  std::string failure;  // why not
+};
+
+// The second half: what joins this rank to each other.
+struct LinkTable {
+  struct Peer {
+    Link link = Link::kAuto;  // kAuto: the rank itself
+    std::string host;         // empty: as the rank reaches the front
+    int port = 0;
+  };
+  std::vector<Peer> peers;  // by rank
+};
+struct LinkReport {
+  std::vector<std::string> names;  // by rank: "shm", "tcp", "verbs RC"; "none" for the rank itself
+};
+
 struct RankReady {
-  uint64_t agreement = 0;  // hash of what must be the same on every rank
-  std::string order;       // the classes of its kernels: the same on every rank in exact mode
+  std::string order;  // the classes of its kernels: the same on every rank in exact mode
   std::string device;
   int64_t weight_bytes = 0, cache_bytes = 0, resident_bytes = 0;  // resident: the process's anonymous memory
   std::string tally;
@@ -59,18 +95,13 @@ struct RankFailure {
   std::string text;
 };
 
-// The bytes of a message of JSON, as text; valid as long as the message.
+// The bytes of a message, as text; valid as long as the message.
 std::string_view message_text(const Message& message);
 
-std::string to_json(const RankStart& start);
-std::string to_json(const RankReady& ready);
-std::string to_json(const RankFailure& failure);
-std::string ports_to_json(const std::vector<int>& ports);
-
-// Error(kInternal) for text that is no such message.
-RankStart rank_start_from_json(std::string_view json);
-RankReady rank_ready_from_json(std::string_view json);
-RankFailure rank_failure_from_json(std::string_view json);
-std::vector<int> ports_from_json(std::string_view json);
+// One pair for each struct above. Error(kInternal) for text that is no such message.
+template <class T>
+std::string to_json(const T& value);
+template <class T>
+T from_json(std::string_view json);
 
 }  // namespace coprime

@@ -1,11 +1,18 @@
-// One rank, as a process or a thread: it loads its shard, joins the gates, and runs the steps that the front sends
-// until the front says stop or is gone. It never prints: what goes wrong, and what its gates have to report, travels to
-// the front.
+// One rank, as a process or a thread: it tells what it holds, joins the gates, loads its shard, and runs the steps that
+// the front sends until the front says stop or is gone. A step that fails ends neither the rank nor the world: the rank
+// reports it and waits for new links. It never prints; what goes wrong travels to the front as a message.
 #pragma once
 
-#include "base/unique_fd.h"
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "base/error.h"
 #include "model/weights.h"
 #include "transport/channel.h"
+#include "transport/progress_page.h"
+#include "transport/secret_key.h"
 
 namespace coprime {
 
@@ -14,8 +21,30 @@ struct RankHooks {
   SinkFilter filter;
 };
 
-// Runs until the control channel ends. `window` is the shared window's descriptor (none over tcp or alone), `progress`
-// the progress page's. Throws nothing.
-void run_rank(Channel& control, UniqueFd window, UniqueFd progress, const RankHooks& hooks = {});
+// Where a rank runs, and what its own operator decides.
+struct RankPlacement {
+  std::string front_host = "127.0.0.1";  // by which it reaches the front's host
+  std::string own_host = "127.0.0.1";    // by which it reached the front: peers find it there
+  std::optional<SecretKey> key;          // none: the front gives one
+  std::filesystem::path model;           // empty: the front's
+  int threads = 0;                       // 0: the front's
+  RankHooks hooks;
+};
+
+// How a rank's service ended.
+struct RankEnding {
+  enum class Why : uint8_t {
+    kDone,       // the front needs it no more
+    kDismissed,  // the front said why it cannot go on
+    kFrontGone,
+    kFailed,  // this rank's own failure; the front was told
+  };
+  Why why = Why::kDone;
+  ErrorKind kind = ErrorKind::kLink;
+  std::string reason;
+};
+
+// Runs until the control channel ends. Throws nothing.
+RankEnding run_rank(Channel& control, std::shared_ptr<const ProgressPage> progress, const RankPlacement& placement);
 
 }  // namespace coprime

@@ -35,6 +35,9 @@ class Decoder {
   // Runs a step and fills `result`'s rows. Error(kInternal) for a step outside the pools, Error(kLink) from a gate.
   void step(const StepBatch& batch, StepResult& result);
 
+  // Drops the page lists of all sequences: what a step that failed has left is used by nobody.
+  void forget_sequences() { cache_.forget_sequences(); }
+
   const ModelWeights& weights() const { return weights_; }
   const Cache& cache() const { return cache_; }
 

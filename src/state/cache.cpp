@@ -64,4 +64,8 @@ void Cache::check_slot(int slot) const {
   if (slot < -1 || slot >= shape_.slots) fail(ErrorKind::kInternal, "state slot {} of {}", slot, shape_.slots);
 }
 
+void Cache::forget_sequences() {
+  for (auto& list : page_lists_) list.clear();
+}
+
 }  // namespace coprime

@@ -45,6 +45,8 @@ class Cache {
   // The pages that hold `tokens` tokens. Error(kInternal) if there are not as many.
   std::span<const int32_t> pages(int sequence, int64_t tokens) const;
   void check_slot(int slot) const;
+  // All page lists become empty.
+  void forget_sequences();
 
  private:
   CacheShape shape_;

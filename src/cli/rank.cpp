@@ -1,0 +1,44 @@
+// coprime rank: serves one rank of a world on another host. And the processes that a launcher started beside the
+// front's.
+
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdio>
+
+#include "base/error.h"
+#include "cli/commands.h"
+#include "engine/join.h"
+
+namespace coprime {
+namespace {
+
+int exit_code_of(const RankEnding& ending) {
+  return ending.why == RankEnding::Why::kDone ? 0 : exit_code(ending.kind);
+}
+
+}  // namespace
+
+int run_rank_command(const RankSettings& settings) {
+  // A rank is stopped by a signal: it owns nothing that must be put in order, and its front sees it leave.
+  for (int signal : {SIGINT, SIGTERM}) std::signal(signal, [](int) { ::_exit(0); });
+  JoinOptions options{.front = {.endpoint = parse_endpoint(settings.join)},
+                      .key = settings.key(),
+                      .rank = settings.rank,
+                      .model = settings.model,
+                      .threads = settings.threads,
+                      .again = !settings.once,
+                      .report = [](const std::string& line) { std::fprintf(stderr, "coprime rank: %s\n", line.c_str()); }};
+  return exit_code_of(join_world(options));
+}
+
+int run_launched_rank(const WorldSettings& world, const LaunchedProcess& process) {
+  const RankEnding ending = join_world({.front = world.launched_meeting(process),
+                                        .key = world.key(),
+                                        .rank = process.rank,
+                                        .again = false,
+                                        .timeout_ms = world.join_timeout * 1000});
+  return exit_code_of(ending);  // what went wrong is the front's to say
+}
+
+}  // namespace coprime

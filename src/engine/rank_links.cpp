@@ -1,0 +1,90 @@
+#include "engine/rank_links.h"
+
+#include "base/error.h"
+#include "transport/shm/region_handoff.h"
+#include "transport/wait_policy.h"
+
+namespace coprime {
+namespace {
+
+constexpr int kShareTimeoutMs = 5'000;
+constexpr int kConnectTimeoutMs = 10'000;
+
+WorldId world_id_from_hex(const std::string& text) {
+  WorldId id{};
+  if (text.size() != 2 * id.size() || text.find_first_not_of("0123456789abcdef") != std::string::npos)
+    fail(ErrorKind::kInternal, "a world's id of {} digits", text.size());
+  for (size_t i = 0; i < id.size(); ++i)
+    id[i] = static_cast<std::byte>(std::stoul(text.substr(2 * i, 2), nullptr, 16));
+  return id;
+}
+
+SecretKey world_key(const RankStart& start, const RankPlacement& placement) {
+  if (placement.key) return *placement.key;
+  return secret_key_from_hex(start.key, "the front's message");
+}
+
+}  // namespace
+
+RankLinks::RankLinks(const RankStart& start, const RankPlacement& placement)
+    : start_(start),
+      front_host_(placement.front_host),
+      threads_(placement.threads != 0 ? placement.threads : start.threads),
+      me_{.rank = start.rank,
+          .ranks = start.plan.ranks,
+          .world = world_id_from_hex(start.world),
+          .key = world_key(start, placement)} {
+  if (start.plan.ranks == 1) return;
+  const auto port = static_cast<uint16_t>(start.port == 0 ? 0 : start.port + start.rank);
+  const std::string& host = start.listen_host.empty() ? placement.own_host : start.listen_host;
+  // Who is let in proves that it holds the world's key, whoever made that.
+  listener_ = Listener::open({host, port}, true, "choose another --port");
+}
+
+int RankLinks::threads(const RankGroup& group) const {
+  return threads_ != 0 ? threads_ : std::max(1, usable_cores() / std::max(group.ranks_on_host, 1));
+}
+
+std::vector<Endpoint> RankLinks::endpoints(const LinkTable& table) const {
+  std::vector<Endpoint> result;
+  for (const LinkTable::Peer& peer : table.peers) {
+    result.push_back({peer.host.empty() ? front_host_ : peer.host, static_cast<uint16_t>(peer.port)});
+  }
+  return result;
+}
+
+std::unique_ptr<Exchange> RankLinks::make(Channel& control, const RankGroup& group, const Next& next,
+                                          const GateSchedule& schedule,
+                                          const std::shared_ptr<const ProgressPage>& progress) {
+  me_.epoch = group.epoch;
+  SharedRegion shared;
+  if (!group.ranks.empty()) shared = share_region(me_, group.ranks, largest_slot_bytes(schedule), kShareTimeoutMs);
+  send_to_front(control, MessageType::kShared, GroupResult{shared.region != nullptr, shared.failure});
+
+  const auto table = from_json<LinkTable>(message_text(next(MessageType::kConnect)));
+  if (static_cast<int>(table.peers.size()) != me_.ranks)
+    fail(ErrorKind::kInternal, "links to {} ranks of {}", table.peers.size(), me_.ranks);
+  WorldLinks links{.rank = me_.rank, .ranks = me_.ranks};
+  links.peers.resize(table.peers.size());
+  uint32_t connected = 0;
+  for (int peer = 0; peer < me_.ranks; ++peer) {
+    const Link link = table.peers[static_cast<size_t>(peer)].link;
+    if (link == Link::kTcp || link == Link::kVerbs) connected |= 1u << peer;
+    if (link == Link::kShm) links.region = shared.region;
+  }
+  if (links.region) links.region_ranks = group.ranks;
+  if (connected != 0) {
+    auto mesh = connect_mesh(*listener_, endpoints(table), connected, me_, kConnectTimeoutMs);
+    for (size_t peer = 0; peer < mesh.size(); ++peer) links.peers[peer].socket = std::move(mesh[peer].socket);
+  }
+  const ExchangeSettings settings{.wait = choose_wait_policy(usable_cores(), group.ranks_on_host, threads(group)),
+                                  .timeout_ms = start_.gate_timeout_ms,
+                                  .epoch = group.epoch};
+  auto exchange = std::make_unique<Exchange>(std::move(links), schedule, progress, settings);
+  LinkReport report;
+  for (int peer = 0; peer < me_.ranks; ++peer) report.names.emplace_back(exchange->link(peer));
+  send_to_front(control, MessageType::kConnected, report);
+  return exchange;
+}
+
+}  // namespace coprime

@@ -1,0 +1,356 @@
+// Worlds whose ranks come from elsewhere, with the real program: joining by address and key, who is refused and why,
+// launchers (mpirun, ssh) that start the processes.
+#include <arpa/inet.h>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <signal.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+
+#include <fstream>
+#include <sstream>
+
+#include "base/clock.h"
+#include "base/unique_fd.h"
+#include "checkpoint/safetensors.h"
+#include "program.h"
+#include "transport/secret_key.h"
+#include "worlds.h"
+
+namespace coprime {
+namespace {
+
+const std::string kModel = golden_directory("mini-qwen35");
+
+std::string free_port() {
+  const UniqueFd socket(::socket(AF_INET, SOCK_STREAM, 0));
+  sockaddr_in address{.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
+  socklen_t length = sizeof address;
+  EXPECT_EQ(::bind(socket.get(), reinterpret_cast<sockaddr*>(&address), length), 0);
+  EXPECT_EQ(::getsockname(socket.get(), reinterpret_cast<sockaddr*>(&address), &length), 0);
+  return std::to_string(ntohs(address.sin_port));
+}
+
+class Scratch {
+ public:
+  Scratch() {
+    std::string pattern = (std::filesystem::temp_directory_path() / "coprime-hosts-XXXXXX").string();
+    EXPECT_NE(::mkdtemp(pattern.data()), nullptr);
+    path_ = pattern;
+  }
+  ~Scratch() { std::filesystem::remove_all(path_); }
+  std::string file(const std::string& name) const { return path_ / name; }
+  std::string key(const std::string& name) const {
+    write_key_file(path_ / name, make_secret_key());
+    return path_ / name;
+  }
+  std::string write(const std::string& name, const std::string& text) const {
+    std::ofstream(path_ / name) << text;
+    return path_ / name;
+  }
+  static std::string read(const std::string& path) {
+    std::ifstream in(path);
+    std::ostringstream text;
+    text << in.rdbuf();
+    return text.str();
+  }
+
+ private:
+  std::filesystem::path path_;
+};
+
+// A process of the program in the background, with its output in files.
+class Running {
+ public:
+  Running(const std::vector<std::string>& words, const std::string& log) : log_(log) {
+    std::vector<std::string> all{COPRIME_PROGRAM};
+    all.insert(all.end(), words.begin(), words.end());
+    std::vector<char*> argv;
+    for (std::string& word : all) argv.push_back(word.data());
+    argv.push_back(nullptr);
+    pid_ = ::fork();
+    if (pid_ == 0) {
+      if (std::freopen(log.c_str(), "w", stderr) == nullptr) ::_exit(126);
+      ::execv(argv[0], argv.data());
+      ::_exit(127);
+    }
+  }
+  ~Running() {
+    if (pid_ > 0) end(SIGKILL);
+  }
+  // Its exit code, 128 + signal for a death by one.
+  int end(int signal = 0) {
+    if (signal != 0) ::kill(pid_, signal);
+    int status = 0;
+    ::waitpid(pid_, &status, 0);
+    pid_ = -1;
+    return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+  }
+  bool says(const std::string& words, int within_ms = 20'000) const {
+    const int64_t end_us = now_us() + int64_t{within_ms} * 1000;
+    do {
+      if (Scratch::read(log_).find(words) != std::string::npos) return true;
+      ::usleep(20'000);
+    } while (now_us() < end_us);
+    return false;
+  }
+  std::string log() const { return Scratch::read(log_); }
+  pid_t pid() const { return pid_; }
+
+ private:
+  std::string log_;
+  pid_t pid_ = -1;
+};
+
+std::vector<std::string> generate_words(const std::vector<std::string>& more) {
+  std::vector<std::string> words{"generate", "--model", kModel, "--prompt", "What is 2 plus 3?", "--temperature", "0",
+                                 "--max-tokens", "12", "--exact"};
+  words.insert(words.end(), more.begin(), more.end());
+  return words;
+}
+
+// A command that computes for many seconds.
+std::vector<std::string> long_words(const Scratch& scratch, const std::vector<std::string>& more) {
+  const std::vector<int32_t> ids(8 * 4000, 7);
+  const TensorToWrite tensor{"ids", DType::kI32, {8, 4000}, std::as_bytes(std::span(ids))};
+  write_safetensors(scratch.file("ids"), {&tensor, 1});
+  std::vector<std::string> words{"logits", "--model", kModel, "--ids", scratch.file("ids") + ":ids",
+                                 "--out",  scratch.file("logits"), "--prefill-chunk", "16"};
+  words.insert(words.end(), more.begin(), more.end());
+  return words;
+}
+
+std::string answer_of_one_rank() {
+  static const std::string answer = run_program(generate_words({})).out;
+  return answer;
+}
+
+TEST(Join, ranks_by_address_and_key_give_the_same_answer_again_and_again) {
+  const Scratch scratch;
+  const std::string key = scratch.key("key"), port = free_port();
+  Running one({"rank", "--join", "127.0.0.1:" + port, "--key-file", key}, scratch.file("one"));
+  Running two({"rank", "--join", "127.0.0.1:" + port, "--key-file", key, "--model", kModel, "--threads", "1"},
+              scratch.file("two"));
+  for (const std::string link : {"auto", "tcp"}) {
+    const ProgramResult result = run_program(generate_words(
+        {"--ranks", "3", "--remote", "2", "--listen", "0.0.0.0:" + port, "--key-file", key, "--link", link, "--stats"}));
+    EXPECT_EQ(result.exit_code, 0) << result.err << one.log() << two.log();
+    EXPECT_EQ(result.out, answer_of_one_rank());
+    EXPECT_NE(result.err.find(link == "tcp" ? "tcp 0-1, 0-2, 1-2" : "shm 0-1, 0-2, 1-2"), std::string::npos)
+        << result.err;
+  }
+  EXPECT_EQ(one.end(SIGTERM), 0) << one.log();
+  EXPECT_EQ(two.end(SIGINT), 0) << two.log();
+}
+
+TEST(Join, the_front_says_who_is_missing_and_gives_up_after_its_time) {
+  const std::string port = free_port();
+  const ProgramResult result = run_program(generate_words(
+      {"--ranks", "3", "--remote", "2", "--listen", "127.0.0.1:" + port, "--join-timeout", "4"}));
+  EXPECT_EQ(result.exit_code, 4);
+  EXPECT_NE(result.err.find("waiting for ranks 1, 2 of 3 to join at 127.0.0.1:" + port), std::string::npos);
+  EXPECT_NE(result.err.find("ranks 1, 2 did not join"), std::string::npos) << result.err;
+}
+
+TEST(Join, who_is_refused_learns_the_reason_and_so_does_the_front) {
+  const Scratch scratch;
+  const std::string key = scratch.key("key"), other = scratch.key("other"), port = free_port(),
+                    at = "127.0.0.1:" + port;
+  Running front(generate_words({"--ranks", "3", "--remote", "2", "--listen", at, "--key-file", key}),
+                scratch.file("front"));
+  const auto refused = [&](const std::vector<std::string>& more, int code, const std::string& words) {
+    std::vector<std::string> all{"rank", "--join", at, "--once"};
+    all.insert(all.end(), more.begin(), more.end());
+    const ProgramResult result = run_program(all);
+    EXPECT_EQ(result.exit_code, code) << result.err;
+    EXPECT_NE(result.err.find(words), std::string::npos) << result.err;
+    EXPECT_TRUE(front.says(words)) << front.log();
+  };
+  refused({"--key-file", other}, 4, "holds another key");
+  refused({}, 4, "holds another key");
+  refused({"--key-file", key, "--rank", "3"}, 4, "rank 3 is beyond this world of 3");
+  refused({"--key-file", key, "--rank", "0"}, 4, "rank 0 runs on the front's host");
+  // A rank that is there already may become free: the second waits.
+  Running first({"rank", "--join", at, "--key-file", key, "--rank", "2"}, scratch.file("first"));
+  EXPECT_TRUE(first.says("joined"));
+  Running second({"rank", "--join", at, "--key-file", key, "--rank", "2"}, scratch.file("second"));
+  EXPECT_TRUE(second.says("rank 2 has joined already")) << second.log();
+  EXPECT_TRUE(front.says("rank 2 has joined already")) << front.log();
+  EXPECT_EQ(first.end(SIGKILL), 128 + SIGKILL);
+  EXPECT_TRUE(front.says("has left before the world was whole")) << front.log();
+  EXPECT_TRUE(second.says("joined " + at)) << second.log();
+  Running third({"rank", "--join", at, "--key-file", key, "--once"}, scratch.file("third"));
+  EXPECT_EQ(front.end(), 0) << front.log();
+  EXPECT_EQ(third.end(), 0) << third.log();
+}
+
+TEST(Join, beyond_the_loopback_a_key_is_needed) {
+  const ProgramResult result =
+      run_program(generate_words({"--ranks", "2", "--remote", "1", "--listen", "0.0.0.0:" + free_port()}));
+  EXPECT_EQ(result.exit_code, 2) << result.err;
+  EXPECT_NE(result.err.find("--key-file"), std::string::npos) << result.err;
+}
+
+TEST(Join, a_rank_with_other_weights_is_named_with_what_differs) {
+  const Scratch scratch;
+  const ModelCopy copy(kModel);
+  // One byte of the first tensor's data.
+  const std::string path = copy.path() / "model.safetensors";
+  {
+    std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
+    uint64_t header = 0;
+    file.read(reinterpret_cast<char*>(&header), sizeof header);
+    file.seekg(static_cast<std::streamoff>(8 + header));
+    const char byte = static_cast<char>(file.get() ^ 1);
+    file.seekp(static_cast<std::streamoff>(8 + header));
+    file.put(byte);
+  }
+  const std::string at = "127.0.0.1:" + free_port();
+  Running rank({"rank", "--join", at, "--once", "--model", copy.path()}, scratch.file("rank"));
+  const ProgramResult result = run_program(generate_words({"--ranks", "2", "--remote", "1", "--listen", at}));
+  EXPECT_EQ(result.exit_code, 3) << result.err;
+  for (const std::string words : {"rank 0", "rank 1", "first blocks", "same model files"})
+    EXPECT_NE(result.err.find(words), std::string::npos) << result.err;
+  EXPECT_EQ(rank.end(), 4);
+  EXPECT_NE(rank.log().find("first blocks"), std::string::npos) << rank.log();
+}
+
+TEST(Join, a_rank_that_dies_in_a_step_is_named_and_the_others_join_again) {
+  const Scratch scratch;
+  const std::string at = "127.0.0.1:" + free_port();
+  Running one({"rank", "--join", at, "--rank", "1"}, scratch.file("one"));
+  Running two({"rank", "--join", at, "--rank", "2"}, scratch.file("two"));
+  Running front(long_words(scratch, {"--ranks", "3", "--remote", "2", "--listen", at, "--link", "tcp"}),
+                scratch.file("front"));
+  ASSERT_TRUE(one.says("joined") && two.says("joined"));
+  std::this_thread::sleep_for(std::chrono::milliseconds(1500));
+  two.end(SIGKILL);
+  EXPECT_EQ(front.end(), 4) << front.log();
+  EXPECT_NE(front.log().find("rank 2 (127.0.0.1:"), std::string::npos) << front.log();
+  EXPECT_TRUE(one.says("the world has ended")) << one.log();
+  Running again({"rank", "--join", at, "--rank", "2"}, scratch.file("again"));
+  const ProgramResult result = run_program(generate_words({"--ranks", "3", "--remote", "2", "--listen", at}));
+  EXPECT_EQ(result.exit_code, 0) << result.err << one.log();
+  EXPECT_EQ(result.out, answer_of_one_rank());
+}
+
+// Runs a command line through the shell, with output in files.
+ProgramResult run_shell(const Scratch& scratch, const std::string& command) {
+  const std::string out = scratch.file("out"), err = scratch.file("err");
+  const int status = std::system(fmt::format("{} >{} 2>{}", command, out, err).c_str());
+  return {.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status),
+          .out = Scratch::read(out),
+          .err = Scratch::read(err)};
+}
+
+const std::string kMpirun = "timeout 60 mpirun --allow-run-as-root --oversubscribe";
+
+bool has_mpirun() { return std::system("mpirun --version >/dev/null 2>&1") == 0; }
+
+TEST(Launchers, mpirun_gives_every_process_its_rank) {
+  if (!has_mpirun()) GTEST_SKIP() << "no mpirun: install openmpi-bin";
+  const Scratch scratch;
+  std::string words;
+  for (const std::string& word : generate_words({})) words += fmt::format(" '{}'", word);
+  const ProgramResult result =
+      run_shell(scratch, fmt::format("{} -n 3 {}{} --stats </dev/null", kMpirun, COPRIME_PROGRAM, words));
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_EQ(result.out, answer_of_one_rank()) << result.err;
+  EXPECT_NE(result.err.find("on 3 ranks"), std::string::npos) << result.err;
+
+  const ProgramResult by_address = run_shell(
+      scratch, fmt::format("{} -n 2 {}{} --listen 127.0.0.1:{} --key-file {} --link tcp </dev/null", kMpirun,
+                           COPRIME_PROGRAM, words, free_port(), scratch.key("key")));
+  EXPECT_EQ(by_address.exit_code, 0) << by_address.err;
+  EXPECT_EQ(by_address.out, answer_of_one_rank()) << by_address.err;
+
+  const ProgramResult wrong =
+      run_shell(scratch, fmt::format("{} -n 2 {}{} --ranks 3 </dev/null", kMpirun, COPRIME_PROGRAM, words));
+  EXPECT_NE(wrong.exit_code, 0);
+  EXPECT_NE(wrong.err.find("--ranks 3, and Open MPI started 2 processes"), std::string::npos) << wrong.err;
+}
+
+TEST(Launchers, a_death_ends_the_job_with_exit_code_4_of_the_front) {
+  if (!has_mpirun()) GTEST_SKIP() << "no mpirun: install openmpi-bin";
+  const Scratch scratch;
+  // The victim ends with status 0, as mpirun sees it: the front's own code is the job's.
+  const std::string script = scratch.write(
+      "start", fmt::format("#!/bin/sh\nif [ \"$OMPI_COMM_WORLD_RANK\" = 1 ]; then timeout -s KILL 2 \"$@\"; exit 0; "
+                           "fi\nexec \"$@\"\n"));
+  const ProgramResult result = run_shell(
+      scratch, fmt::format("{} -n 3 sh {} {} {} </dev/null", kMpirun, script, COPRIME_PROGRAM,
+                           fmt::join(long_words(scratch, {}), " ")));
+  EXPECT_EQ(result.exit_code, 4) << result.err;
+  EXPECT_NE(result.err.find("rank 1"), std::string::npos) << result.err;
+}
+
+// A server of one's own on the loopback, with keys that exist only for the test.
+class SshServer {
+ public:
+  explicit SshServer(const Scratch& scratch) : port_(free_port()) {
+    const std::string directory = scratch.file("");
+    EXPECT_EQ(std::system(fmt::format("cd {0} && ssh-keygen -q -t ed25519 -N '' -f host_key && ssh-keygen -q -t ed25519 "
+                                      "-N '' -f user_key && cp user_key.pub authorized && chmod 600 authorized && "
+                                      "printf '[127.0.0.1]:{1} %s\\n' \"$(cat host_key.pub)\" > known",
+                                      directory, port_)
+                              .c_str()),
+              0);
+    const std::string config = scratch.write(
+        "sshd_config", fmt::format("Port {1}\nListenAddress 127.0.0.1\nHostKey {0}host_key\nAuthorizedKeysFile "
+                                   "{0}authorized\nStrictModes no\nUsePAM no\nPidFile {0}pid\n",
+                                   directory, port_));
+    ssh_ = scratch.write(
+        "ssh", fmt::format("#!/bin/sh\nexec ssh -F none -p {1} -i {0}user_key -o IdentitiesOnly=yes -o "
+                           "UserKnownHostsFile={0}known -o GlobalKnownHostsFile=none \"$@\"\n",
+                           directory, port_));
+    std::filesystem::permissions(ssh_, std::filesystem::perms::owner_all);
+    pid_ = ::fork();
+    if (pid_ == 0) {
+      std::filesystem::create_directories("/run/sshd");
+      ::execl("/usr/sbin/sshd", "/usr/sbin/sshd", "-D", "-e", "-f", config.c_str(), nullptr);
+      ::_exit(127);
+    }
+  }
+  ~SshServer() {
+    ::kill(pid_, SIGTERM);
+    ::waitpid(pid_, nullptr, 0);
+  }
+  const std::string& program() const { return ssh_; }
+
+ private:
+  std::string port_, ssh_;
+  pid_t pid_ = -1;
+};
+
+TEST(Launchers, hosts_of_a_file_are_started_by_ssh_with_the_key_on_its_input) {
+  if (::geteuid() != 0 || !std::filesystem::exists("/usr/sbin/sshd")) GTEST_SKIP() << "needs root and openssh-server";
+  const Scratch scratch;
+  const SshServer server(scratch);
+  std::this_thread::sleep_for(std::chrono::milliseconds(500));
+  const std::string hosts = scratch.write(
+      "hosts", fmt::format("# one machine\n127.0.0.1 ranks=2 model={} program={}\n", kModel, COPRIME_PROGRAM));
+  const ProgramResult result =
+      run_program(generate_words({"--ranks", "3", "--listen", "127.0.0.1:" + free_port(), "--hosts", hosts, "--ssh",
+                                  server.program(), "--join-timeout", "30"}));
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_EQ(result.out, answer_of_one_rank()) << result.err;
+
+  const std::string wrong = scratch.write("wrong", "127.0.0.1 program=/nowhere/coprime\n");
+  const ProgramResult failed =
+      run_program(generate_words({"--listen", "127.0.0.1:" + free_port(), "--hosts", wrong, "--ssh", server.program()}));
+  EXPECT_EQ(failed.exit_code, 4) << failed.err;
+  EXPECT_NE(failed.err.find("ssh to 127.0.0.1 ended with status 127"), std::string::npos) << failed.err;
+}
+
+TEST(Hosts, a_file_with_a_wrong_line_is_refused_by_number) {
+  const Scratch scratch;
+  for (const std::string line : {"a ranks=0", "a ranks=x", "a rank=1", "a program=", "-oProxyCommand=x", "a b"}) {
+    const std::string hosts = scratch.write("hosts", "# first\n" + line + "\n");
+    const ProgramResult result = run_program(generate_words({"--listen", "127.0.0.1:0", "--hosts", hosts}));
+    EXPECT_EQ(result.exit_code, 2) << line << result.err;
+    EXPECT_NE(result.err.find(hosts + ":2: "), std::string::npos) << result.err;
+  }
+}
+
+}  // namespace
+}  // namespace coprime
