@@ -54,7 +54,8 @@ void print_report(const std::string& line) {
 
 void add_world_flags(CLI::App& app, WorldSettings& s) {
   add(app, "--model", s.model, "directory of the checkpoint: config.json, safetensors, tokenizer.json")->required();
-  add(app, "--ranks", s.ranks, "number of ranks, 1 to 16, any of them [as many as come from elsewhere, one at least]");
+  add(app, "--ranks", s.ranks, "number of ranks, 1 to 16, any of them [as many as come from elsewhere, one at least]")
+      ->check(in_range(1, kMaxRanks));
   add(app, "--threads", s.threads, "threads a rank; 0 shares the cores out")
       ->check(in_range(0, 1024))
       ->capture_default_str();
