@@ -1,6 +1,7 @@
 #include "transport/soft_uc/delivery_line.h"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 namespace coprime {
