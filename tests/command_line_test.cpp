@@ -219,7 +219,8 @@ TEST(Refusals, of_a_window_that_does_not_fit_memory) {
 }
 
 TEST(Generate, without_a_shared_window_goes_over_tcp_and_warns) {
-  const std::vector<std::string> flags{"--prompt", "Sam has", "--ranks", "3", "--temperature", "0", "--max-tokens", "8"};
+  const std::vector<std::string> flags{"--prompt",      "Sam has", "--ranks",      "3",
+                                       "--temperature", "0",       "--max-tokens", "8"};
   const ProgramResult limited = generate_with(flags, kModel, limit_shared_memory);
   EXPECT_EQ(limited.exit_code, 0) << limited.err;
   EXPECT_EQ(limited.out, generate_with(flags).out);

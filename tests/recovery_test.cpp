@@ -22,9 +22,8 @@ WorldOptions process_world(const Golden& golden, int ranks, Link link) {
 }
 
 std::vector<int32_t> answer(Front& front, const GoldenGreedy& greedy, const std::vector<int32_t>& eos) {
-  return generate(front, {.prompt = greedy.prompt,
-                          .max_tokens = static_cast<int64_t>(greedy.continuation.size()),
-                          .eos = eos})
+  return generate(front,
+                  {.prompt = greedy.prompt, .max_tokens = static_cast<int64_t>(greedy.continuation.size()), .eos = eos})
       .ids;
 }
 
@@ -65,8 +64,7 @@ TEST_P(Recovery, a_rank_that_stood_still_fails_its_request_and_serves_the_next) 
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Links, Recovery,
-                         testing::Values(std::tuple{Link::kAuto, 2}, std::tuple{Link::kTcp, 0}));
+INSTANTIATE_TEST_SUITE_P(Links, Recovery, testing::Values(std::tuple{Link::kAuto, 2}, std::tuple{Link::kTcp, 0}));
 
 TEST(FailedStep, a_request_that_every_rank_refuses_leaves_the_world_whole) {
   const Golden golden = read_golden("mini-qwen35");

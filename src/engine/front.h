@@ -1,5 +1,5 @@
-// The front's end of a world: it gives the ranks steps, merges what they return, and decides what a failure means. Holds
-// no weights.
+// The front's end of a world: it gives the ranks steps, merges what they return, and decides what a failure means.
+// Holds no weights.
 //
 // A step that fails is that step's error and not the world's end: once all ranks have reported, their links are rebuilt
 // by agreement and the next step may come, of new sequences (those of before are forgotten). Where a rank is dead or

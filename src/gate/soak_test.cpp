@@ -1,7 +1,8 @@
 // Many gates on every kind of link, with random delays around and inside them, steps of decode, verify and prefill in
 // random order, announced rightly and wrongly, and every byte checked.
 //
-// The default is short. COPRIME_SOAK_PERCENT=10000 runs 10^6 gates of two ranks and 10^5 of three and five on every link.
+// The default is short. COPRIME_SOAK_PERCENT=10000 runs 10^6 gates of two ranks and 10^5 of three and five on every
+// link.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
