@@ -145,6 +145,18 @@ TEST(Join, ranks_by_address_and_key_give_the_same_answer_again_and_again) {
   EXPECT_EQ(two.end(SIGINT), 0) << two.log();
 }
 
+TEST(Join, with_wire_auth_the_answer_is_the_same_and_the_links_say_so) {
+  const Scratch scratch;
+  const std::string key = scratch.key("key"), at = "127.0.0.1:" + free_port();
+  Running rank({"rank", "--join", at, "--key-file", key, "--once"}, scratch.file("rank"));
+  const ProgramResult result = run_program(generate_words(
+      {"--ranks", "3", "--remote", "1", "--listen", at, "--key-file", key, "--link", "tcp", "--wire-auth", "--stats"}));
+  EXPECT_EQ(result.exit_code, 0) << result.err << rank.log();
+  EXPECT_EQ(result.out, answer_of_one_rank());
+  EXPECT_NE(result.err.find("authenticated 0-1, 0-2, 1-2"), std::string::npos) << result.err;
+  EXPECT_EQ(rank.end(), 0) << rank.log();
+}
+
 TEST(Join, the_front_says_who_is_missing_and_gives_up_after_its_time) {
   const std::string port = free_port();
   const ProgramResult result = run_program(

@@ -77,6 +77,27 @@ TEST(FailedStep, a_request_that_every_rank_refuses_leaves_the_world_whole) {
   EXPECT_EQ(answer(front, golden.greedy[0], golden.eos), expected(golden.greedy[0], golden.eos));
 }
 
+TEST(Cancellation, between_two_steps_leaves_all_ranks_in_phase) {
+  const Golden golden = read_golden("mini-qwen35");
+  WorldOptions options = process_world(golden, 3, Link::kAuto);
+  options.max_rows = 4;  // a prompt takes many steps
+  Front front(options);
+  for (int steps : {0, 1, 3, 20}) {
+    int asked = 0;
+    const Generation cut = generate(
+        front, {.prompt = golden.greedy[1].prompt, .max_tokens = 50, .cancelled = [&] { return asked++ == steps; }});
+    EXPECT_EQ(cut.finish, Finish::kCancelled);
+    EXPECT_EQ(answer(front, golden.greedy[0], golden.eos), expected(golden.greedy[0], golden.eos));
+  }
+  EXPECT_EQ(front.statistics().rebuilds, 0u);
+  // What was given up is gone: its next row has no pages.
+  StepBatch batch;
+  batch.sequences.push_back({.sequence = 0, .start = 8, .rows = 1, .pages = {0, {}}, .state_in = 0, .state_out = 0});
+  batch.ids = {1};
+  front.cancel(0);
+  EXPECT_THROW(front.step(batch), Error);
+}
+
 TEST(FailedStep, a_dead_rank_ends_the_world_and_later_steps_say_why) {
   const Golden golden = read_golden("mini-qwen35");
   Front front(process_world(golden, 2, Link::kAuto));
