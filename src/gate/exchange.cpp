@@ -190,7 +190,7 @@ void Exchange::receive() {
     if (std::exchange(moved, moved_now) != moved_now) watch_.advance();
     const uint32_t unseen = not_yet_seen(in_window);
     if (!std::exchange(slept, true)) {
-      watch_.begin(unseen | on_links);
+      watch_.begin(sequence_, unseen | on_links);
     } else if (std::optional<Verdict> verdict = watch_.check(unseen | on_links)) {
       give_up(*verdict);
     }
@@ -198,6 +198,7 @@ void Exchange::receive() {
     sleep(unseen, on_links);
   };
   wait_until(policy_, ready, sleep_for_news);
+  if (slept) watch_.end();
   watch_.advance();
   for_each_peer(window_peers_, [&](int peer) { view_window_peer(peer); });
   for_each_peer(link_peers_, [&](int peer) {

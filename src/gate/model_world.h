@@ -14,6 +14,7 @@
 #include <array>
 #include <cstdint>
 #include <span>
+#include <stdexcept>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -40,7 +41,7 @@ struct Fifo {
 
   bool empty() const { return count == 0; }
   void push(const T& item) {
-    COPRIME_CHECK(count < kCapacity, "a queue of the model is too short");
+    if (count == kCapacity) throw std::length_error("a queue of the model is too short");
     items[count++] = item;
   }
   T pop() {
@@ -81,8 +82,8 @@ struct ModelWorld {
   };
   struct Receive {
     uint64_t id;
-    uint32_t region, chunk;
-    uint64_t bytes;
+    uint16_t region, chunk;
+    uint32_t bytes;
   };
   struct Done {
     uint64_t id;
@@ -102,11 +103,13 @@ struct ModelWorld {
     uint64_t dead;                                        // the direction to this rank delivers nothing any more
   };
   struct Rank {
-    std::array<End, kRanks> ends;          // by peer; its own is unused
+    std::array<End, kRanks - 1> ends;      // by peer, without the rank itself
     std::array<uint64_t, 2> out_sequence;  // what the out slots hold, by parity
     uint64_t sequence, step, gate, waiting;
   };
   std::array<Rank, kRanks> ranks;
+  End& end(size_t rank, size_t peer) { return ranks[rank].ends[peer < rank ? peer : peer - 1]; }
+  const End& end(size_t rank, size_t peer) const { return ranks[rank].ends[peer < rank ? peer : peer - 1]; }
   uint64_t lost;  // messages that were taken away
 
   static std::byte* address(Region region) {
@@ -131,7 +134,7 @@ class Model {
     // Worlds are compared byte by byte.
     static_assert(std::has_unique_object_representations_v<World>);
     const End end{.machine = PairMachine(settings_.plan, &buffers_)};
-    const typename World::Rank rank{.ends = repeat<kRanks>(end), .out_sequence = {0, 1}};
+    const typename World::Rank rank{.ends = repeat<kRanks - 1>(end), .out_sequence = {0, 1}};
     World world{.ranks = repeat<kRanks>(rank)};
     return world;
   }
@@ -148,7 +151,7 @@ class Model {
       if (at.waiting == 0 && at.step < settings_.steps.size()) found.push_back({Event::kBegin, rank, rank});
       for (uint8_t peer = 0; peer < kRanks; ++peer) {
         if (peer == rank) continue;
-        const End& end = at.ends[peer];
+        const End& end = world.end(rank, peer);
         if (!end.flying.empty()) found.push_back({Event::kDeliver, rank, peer});
         if (!end.flying.empty() && settings_.may_lose && world.lost == 0) found.push_back({Event::kLose, rank, peer});
         if (!end.sends_done.empty()) found.push_back({Event::kPollSend, rank, peer});
@@ -162,15 +165,13 @@ class Model {
 
   // Empty, or the invariant that the event broke.
   std::string apply(World& world, const Event& event) const {
-    auto& rank = world.ranks[event.rank];
-    End& end = rank.ends[event.peer];
+    if (event.kind == Event::kBegin) return begin_gate(world, event.rank);
+    End& end = world.end(event.rank, event.peer);
     switch (event.kind) {
-      case Event::kBegin:
-        return begin_gate(world, event.rank);
       case Event::kLose:
         end.flying.pop();
         ++world.lost;
-        complete_send(world.ranks[event.peer].ends[event.rank]);
+        complete_send(world.end(event.peer, event.rank));
         if (settings_.apple) end.dead = 1;
         return {};
       case Event::kPostLate:
@@ -197,6 +198,8 @@ class Model {
              [&](PairMachine& machine, PairPort& port) { machine.on_barrier(port, barrier); });
         return after(world, event.rank);
       }
+      case Event::kBegin:
+        break;
     }
     return "no such event";
   }
@@ -206,8 +209,7 @@ class Model {
     bool all_over = true;
     for (const auto& rank : world.ranks) {
       if (rank.step < settings_.steps.size()) all_over = false;
-      for (int peer = 0; peer < kRanks; ++peer) {
-        const End& end = rank.ends[static_cast<size_t>(peer)];
+      for (const End& end : rank.ends) {
         if (world.lost == 0 && (!end.receives.empty() || !end.barriers.empty() || !end.flying.empty()))
           return "something is left over at the end";
       }
@@ -226,12 +228,12 @@ class Model {
 
   std::string where(const World& world) const {
     std::string text;
-    for (int rank = 0; rank < kRanks; ++rank) {
-      const auto& at = world.ranks[static_cast<size_t>(rank)];
+    for (size_t rank = 0; rank < kRanks; ++rank) {
+      const auto& at = world.ranks[rank];
       text += fmt::format("rank {} step {} gate {} {}", rank, at.step, at.gate, at.waiting != 0 ? "waits" : "computes");
-      for (int peer = 0; peer < kRanks; ++peer) {
+      for (size_t peer = 0; peer < kRanks; ++peer) {
         if (peer == rank) continue;
-        const PairMachine& machine = at.ends[static_cast<size_t>(peer)].machine;
+        const PairMachine& machine = world.end(rank, peer).machine;
         text += fmt::format(" [peer {}: {}]", peer,
                             machine.failed() ? machine.fault_text()
                             : machine.done() ? "done"
@@ -246,15 +248,16 @@ class Model {
   class Port final : public PairPort {
    public:
     Port(const Model& model, World& world, size_t rank, size_t peer)
-        : model_(model), own_(world.ranks[rank].ends[peer]), other_(world.ranks[peer].ends[rank]) {}
+        : model_(model), own_(world.end(rank, peer)), other_(world.end(peer, rank)) {}
 
     void post_recv(std::span<const WorkRequest> chain) override {
       for (const WorkRequest& request : chain) {
         const auto at = reinterpret_cast<uint64_t>(request.data);
         const auto offset = at & ((uint64_t{1} << World::kRegionShift) - 1);
         (sent_ || model_.settings_.late_receives ? own_.late : own_.receives)
-            .push({request.id, static_cast<uint32_t>(at >> World::kRegionShift),
-                   static_cast<uint32_t>(offset / model_.settings_.plan->chunk_bytes()), request.bytes});
+            .push({request.id, static_cast<uint16_t>(at >> World::kRegionShift),
+                   static_cast<uint16_t>(offset / model_.settings_.plan->chunk_bytes()),
+                   static_cast<uint32_t>(request.bytes)});
       }
     }
     void post_send(std::span<const WorkRequest> chain) override {
@@ -296,7 +299,7 @@ class Model {
 
   template <class Call>
   void call(World& world, size_t rank, size_t peer, Call&& body) const {
-    End& end = world.ranks[rank].ends[peer];
+    End& end = world.end(rank, peer);
     in_force(end);
     Port port(*this, world, rank, peer);
     body(end.machine, port);
@@ -304,18 +307,18 @@ class Model {
   }
 
   void poll(World& world, size_t rank, size_t peer) const {
-    End& end = world.ranks[rank].ends[peer];
+    End& end = world.end(rank, peer);
     while (!end.sends_done.empty()) poll_send(world, rank, peer);
     while (!end.receives_done.empty()) poll_receive(world, rank, peer);
   }
   void poll_send(World& world, size_t rank, size_t peer) const {
-    const uint64_t id = world.ranks[rank].ends[peer].sends_done.pop();
+    const uint64_t id = world.end(rank, peer).sends_done.pop();
     call(world, rank, peer, [&](PairMachine& machine, PairPort& port) {
       machine.on_completion(port, {.kind = Completion::Kind::kSend, .id = id});
     });
   }
   void poll_receive(World& world, size_t rank, size_t peer) const {
-    const auto done = world.ranks[rank].ends[peer].receives_done.pop();
+    const auto done = world.end(rank, peer).receives_done.pop();
     const Completion completion{.kind = Completion::Kind::kReceive,
                                 .id = done.id,
                                 .bytes = done.bytes,
@@ -354,9 +357,9 @@ class Model {
   }
 
   std::string deliver(World& world, size_t rank, size_t peer) const {
-    End& end = world.ranks[rank].ends[peer];
+    End& end = world.end(rank, peer);
     const auto message = end.flying.pop();
-    complete_send(world.ranks[peer].ends[rank]);
+    complete_send(world.end(peer, rank));
     if (end.dead != 0) return {};
     if (end.receives.empty()) {
       if (world.lost == 0) return "a message met no posted receive: " + where(world);
@@ -387,7 +390,7 @@ class Model {
     if (world.lost == 0 && any_fault(world)) return "a fault without a cause: " + where(world);
     if (at.waiting == 0) return {};
     for (size_t peer = 0; peer < kRanks; ++peer)
-      if (peer != rank && !at.ends[peer].machine.done()) return {};
+      if (peer != rank && !world.end(rank, peer).machine.done()) return {};
     at.waiting = 0;
     if (std::string broken = check_contents(world, rank); !broken.empty()) return broken;
     at.out_sequence[(at.sequence + 1) & 1] = at.sequence + 1;
@@ -402,7 +405,7 @@ class Model {
     const auto& at = world.ranks[rank];
     for (size_t peer = 0; peer < kRanks; ++peer) {
       if (peer == rank) continue;
-      const End& end = at.ends[peer];
+      const End& end = world.end(rank, peer);
       if (!end.machine.done()) continue;
       const std::span<const std::byte> view = end.machine.arrival();
       const auto region = reinterpret_cast<uint64_t>(view.data()) >> World::kRegionShift;

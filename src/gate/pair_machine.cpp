@@ -11,15 +11,20 @@ namespace coprime {
 static_assert(std::is_trivially_copyable_v<PairMachine>);
 
 PairMachine::PairMachine(const WindowPlan* plan, const PairBuffers* buffers)
-    : plan_(plan), buffers_(buffers), position_(plan->entries()) {
-  for (const auto& in : buffers->window_in)
-    COPRIME_CHECK(in.size() >= plan->largest_capacity(), "{} bytes in, {} needed", in.size(), plan->largest_capacity());
-  COPRIME_CHECK(buffers->dummy.size() >= plan->dummy_bytes(), "a dummy of {} bytes, {} needed", buffers->dummy.size(),
-                plan->dummy_bytes());
+    : plan_(plan), buffers_(buffers), position_(plan->entries()) {}
+
+void PairMachine::check_buffers() const {
+  for (const auto& in : buffers_->window_in) {
+    COPRIME_CHECK(in.size() >= plan_->largest_capacity(), "{} bytes in, {} needed", in.size(),
+                  plan_->largest_capacity());
+  }
+  COPRIME_CHECK(buffers_->dummy.size() >= plan_->dummy_bytes(), "a dummy of {} bytes, {} needed",
+                buffers_->dummy.size(), plan_->dummy_bytes());
 }
 
 void PairMachine::begin_step(RowClass now, RowClass next) {
   if (failed()) return;
+  if (stage_ == Stage::kNone) check_buffers();
   COPRIME_CHECK(stage_ == Stage::kNone || stage_ == Stage::kDone, "a step begins while a flight is on its way");
   if (position_ != plan_->entries()) {
     const bool verify = phase_ == Phase::kWindow && window_.verifies();

@@ -39,7 +39,7 @@
 
 namespace coprime {
 
-// The memory of one pair. It outlives the machine.
+// The memory of one pair.
 struct PairBuffers {
   // Where window gates land, by parity of the sequence: registered, plan.largest_capacity() each.
   std::array<std::span<std::byte>, 2> window_in;
@@ -54,6 +54,7 @@ struct PairBuffers {
 
 class PairMachine {
  public:
+  // Both outlive the machine; the buffers are read from the first step on.
   PairMachine(const WindowPlan* plan, const PairBuffers* buffers);
 
   // A step begins; all its gates come in the schedule's order, with rows of class `now`. `next`: of the step after it.
@@ -104,6 +105,7 @@ class PairMachine {
   };
   enum class Stage : uint64_t { kNone, kWaiting, kSent, kDone };
 
+  void check_buffers() const;
   void advance(PairPort& port);
   bool step(PairPort& port);  // one transition; whether there was one
 

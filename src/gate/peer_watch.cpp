@@ -24,7 +24,9 @@ PeerWatch::PeerWatch(std::shared_ptr<const ProgressPage> page, int rank, int tim
   COPRIME_CHECK(timeout_ms > 0, "time-out of {} ms", timeout_ms);
 }
 
-void PeerWatch::begin(uint32_t missing) {
+void PeerWatch::begin(uint64_t sequence, uint32_t missing) {
+  sequence_ = sequence;
+  page_->set_waiting(rank_, {sequence, missing});
   const int64_t time_us = now_us();
   for (; missing != 0; missing &= missing - 1) {
     const int peer = std::countr_zero(missing);
@@ -32,9 +34,13 @@ void PeerWatch::begin(uint32_t missing) {
   }
 }
 
+void PeerWatch::end() { page_->set_waiting(rank_, {}); }
+
 std::optional<Verdict> PeerWatch::check(uint32_t missing) {
   if (std::optional<Verdict> verdict = others_verdict()) return verdict;
+  page_->set_waiting(rank_, {sequence_, missing});
   const int64_t time_us = now_us();
+  uint32_t late = 0;
   for (; missing != 0; missing &= missing - 1) {
     const int peer = std::countr_zero(missing);
     Seen& seen = seen_[static_cast<size_t>(peer)];
@@ -49,13 +55,32 @@ std::optional<Verdict> PeerWatch::check(uint32_t missing) {
                                  "again",
                                  peer)};
     } else if (time_us - seen.moved_us >= timeout_us_) {
-      return Verdict{
-          peer, fmt::format("waited {} ms for rank {}", timeout_us_ / 1000, peer),
-          fmt::format("rank {} is stopped, stuck or gone: see what it reports; for a slow one raise --gate-timeout-ms",
-                      peer)};
+      late |= 1u << peer;
     }
   }
-  return std::nullopt;
+  if (late == 0) return std::nullopt;
+  const int peer = culprit_of(late);
+  return Verdict{
+      peer, fmt::format("waited {} ms for rank {}", timeout_us_ / 1000, peer),
+      fmt::format("rank {} is stopped, stuck or gone: see what it reports; for a slow one raise --gate-timeout-ms",
+                  peer)};
+}
+
+// A rank that waits for nobody is stopped or stuck where it computes or sends. One that still waits for what this rank
+// has sent long ago is stopped, or cut off. Any other that is behind waits for a rank that is late as well.
+int PeerWatch::culprit_of(uint32_t late) const {
+  int culprit = std::countr_zero(late), least_innocent = 4;
+  for (uint32_t rest = late; rest != 0; rest &= rest - 1) {
+    const int peer = std::countr_zero(rest);
+    const ProgressPage::Waiting waiting = page_->waiting(peer);
+    const bool behind = waiting.sequence < sequence_;
+    const int innocence = waiting.peers == 0                            ? 0
+                          : behind && (waiting.peers >> rank_ & 1) != 0 ? 1
+                          : !behind || (waiting.peers & late) == 0      ? 2
+                                                                        : 3;
+    if (innocence < least_innocent) culprit = peer, least_innocent = innocence;
+  }
+  return culprit;
 }
 
 std::optional<Verdict> PeerWatch::others_verdict() const {

@@ -28,10 +28,12 @@ class PeerWatch {
   // This rank has come further.
   void advance() { page_->advance(rank_); }
 
-  // The first sleep of a wait begins; `missing` has a bit for each peer that is awaited.
-  void begin(uint32_t missing);
+  // The first sleep of a gate's wait begins; `missing` has a bit for each peer that is awaited.
+  void begin(uint64_t sequence, uint32_t missing);
+  void end();  // the wait is over
 
-  // Between two sleeps of a wait. A verdict ends it.
+  // Between two sleeps of a wait. A verdict ends it. Of several that are late it blames one that does not itself wait
+  // for another.
   std::optional<Verdict> check(uint32_t missing);
 
   // Whether another rank has given up.
@@ -48,11 +50,13 @@ class PeerWatch {
     int64_t gone_us = -1;  // when it was first seen to be gone
   };
   static Verdict told_by(const Culprit& culprit);
+  int culprit_of(uint32_t late) const;
 
   std::shared_ptr<const ProgressPage> page_;
   int rank_;
   uint32_t epoch_;
   int64_t timeout_us_, sleep_us_;
+  uint64_t sequence_ = 0;  // of the wait
   std::array<Seen, kMaxRanks> seen_ = {};
 };
 

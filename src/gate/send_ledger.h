@@ -51,7 +51,8 @@ class SendLedger {
     const auto left = static_cast<int64_t>(id >> kLeftShift);
     // Of a gate's first send the number that follows is not known here: any will do.
     if (sequence != gate_ || (left_ >= 0 && left != left_)) [[unlikely]]
-      return unexpected(id, gate_send_id(gate_, left_ < 0 ? 0 : left_), sequence < gate_ || left > left_);
+      return unexpected(id, gate_send_id(gate_, left_ < 0 ? 0 : left_),
+                        sequence < gate_ || (sequence == gate_ && left > left_));
     left_ = left - 1;
     if (left == 0) ++gate_;
     return {};

@@ -31,11 +31,11 @@ struct Frame {
   uint32_t magic = kMagic, ranks = 0, gone = 0, reserved = 0;
   uint64_t verdict = 0;
   struct Line {
-    uint64_t counter = 0, claim = 0;
+    uint64_t counter = 0, claim = 0, waiting_sequence = 0, waiting_peers = 0;
   };
   std::array<Line, kMaxRanks> lines = {};
 };
-static_assert(sizeof(Frame) == 24 + 16 * kMaxRanks);
+static_assert(sizeof(Frame) == 24 + 32 * kMaxRanks);
 
 UniqueFd make_bell() {
   UniqueFd bell(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
@@ -129,7 +129,9 @@ Frame read_page(const ProgressPage& page, uint32_t ranks) {
   frame.verdict = page.verdict_word();
   for_each_rank(ranks, page.ranks(), [&](int rank, size_t line) {
     if (page.is_gone(rank)) frame.gone |= 1u << rank;
-    frame.lines[line] = {page.counter(rank).load(std::memory_order_relaxed), page.claim_word(rank)};
+    const ProgressPage::Waiting waiting = page.waiting(rank);
+    frame.lines[line] = {page.counter(rank).load(std::memory_order_relaxed), page.claim_word(rank), waiting.sequence,
+                         waiting.peers};
   });
   return frame;
 }
@@ -138,6 +140,8 @@ Frame read_page(const ProgressPage& page, uint32_t ranks) {
 void write_page(const ProgressPage& page, const Frame& frame, uint32_t ranks) {
   for_each_rank(ranks, page.ranks(), [&](int rank, size_t line) {
     page.counter(rank).store(frame.lines[line].counter, std::memory_order_relaxed);
+    page.set_waiting(rank, {frame.lines[line].waiting_sequence,
+                            static_cast<uint32_t>(frame.lines[line].waiting_peers) & ((1u << kMaxRanks) - 1)});
     if ((frame.gone >> rank & 1) != 0) page.mark_gone(rank);
   });
 }

@@ -46,6 +46,20 @@ class ProgressPage {
     count.store(count.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
   }
 
+  // What a rank that sleeps in a gate waits for, so that its peers do not take it for the culprit: it is late since
+  // others are. A hint; written by the rank alone (or the mirror).
+  struct Waiting {
+    uint64_t sequence = 0;
+    uint32_t peers = 0;  // a bit a rank; 0: it waits for nobody
+  };
+  void set_waiting(int rank, Waiting waiting) const {
+    line(rank).waiting.store(waiting.sequence << kMaxRanks | waiting.peers, std::memory_order_relaxed);
+  }
+  Waiting waiting(int rank) const {
+    const uint64_t word = line(rank).waiting.load(std::memory_order_relaxed);
+    return {word >> kMaxRanks, static_cast<uint32_t>(word & ((1u << kMaxRanks) - 1))};
+  }
+
   // A rank stops in this epoch and blames `blamed` (itself when it has another reason). Returns whom the world blames,
   // which every rank then names. On a mirroring page it waits for the front's word at most kSettleUs, and takes its own
   // for it when none comes.
@@ -67,7 +81,8 @@ class ProgressPage {
  private:
   struct alignas(128) Line {
     std::atomic<uint64_t> counter;
-    std::atomic<uint64_t> claim;  // a mirroring page: {epoch, 1 + blamed}, written by the rank alone
+    std::atomic<uint64_t> waiting;  // {sequence, peers}
+    std::atomic<uint64_t> claim;    // a mirroring page: {epoch, 1 + blamed}, written by the rank alone
     std::atomic<uint32_t> gone;
   };
   struct Header;
