@@ -23,8 +23,8 @@ TEST(Launched, rank_world_and_job_come_from_each_launchers_variables) {
       launched({{"OMPI_COMM_WORLD_RANK", "2"}, {"OMPI_COMM_WORLD_SIZE", "3"}, {"PMIX_NAMESPACE", "123"}});
   ASSERT_TRUE(open_mpi);
   EXPECT_EQ(std::tuple(open_mpi->rank, open_mpi->ranks, open_mpi->job), std::tuple(2, 3, "123"));
-  const auto slurm = launched(
-      {{"SLURM_PROCID", "0"}, {"SLURM_STEP_NUM_TASKS", "5"}, {"SLURM_JOB_ID", "7"}, {"SLURM_STEP_ID", "1"}});
+  const auto slurm =
+      launched({{"SLURM_PROCID", "0"}, {"SLURM_STEP_NUM_TASKS", "5"}, {"SLURM_JOB_ID", "7"}, {"SLURM_STEP_ID", "1"}});
   ASSERT_TRUE(slurm);
   EXPECT_EQ(std::tuple(slurm->rank, slurm->ranks, slurm->job), std::tuple(0, 5, "7.1"));
   const auto pmi = launched({{"PMI_RANK", "1"}, {"PMI_SIZE", "2"}});

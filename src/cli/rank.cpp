@@ -13,22 +13,21 @@
 namespace coprime {
 namespace {
 
-int exit_code_of(const RankEnding& ending) {
-  return ending.why == RankEnding::Why::kDone ? 0 : exit_code(ending.kind);
-}
+int exit_code_of(const RankEnding& ending) { return ending.why == RankEnding::Why::kDone ? 0 : exit_code(ending.kind); }
 
 }  // namespace
 
 int run_rank_command(const RankSettings& settings) {
   // A rank is stopped by a signal: it owns nothing that must be put in order, and its front sees it leave.
   for (int signal : {SIGINT, SIGTERM}) std::signal(signal, [](int) { ::_exit(0); });
-  JoinOptions options{.front = {.endpoint = parse_endpoint(settings.join)},
-                      .key = settings.key(),
-                      .rank = settings.rank,
-                      .model = settings.model,
-                      .threads = settings.threads,
-                      .again = !settings.once,
-                      .report = [](const std::string& line) { std::fprintf(stderr, "coprime rank: %s\n", line.c_str()); }};
+  JoinOptions options{
+      .front = {.endpoint = parse_endpoint(settings.join)},
+      .key = settings.key(),
+      .rank = settings.rank,
+      .model = settings.model,
+      .threads = settings.threads,
+      .again = !settings.once,
+      .report = [](const std::string& line) { std::fprintf(stderr, "coprime rank: %s\n", line.c_str()); }};
   return exit_code_of(join_world(options));
 }
 

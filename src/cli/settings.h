@@ -24,7 +24,7 @@ struct WorldSettings {
   std::string listen, key_file, hosts, ssh = "ssh", launcher = "auto";
   int remote = 0, join_timeout = 300;
 
-  std::optional<LaunchedProcess> launched() const;                 // by mpirun or srun; never with --launcher none
+  std::optional<LaunchedProcess> launched() const;                  // by mpirun or srun; never with --launcher none
   MeetingPoint launched_meeting(const LaunchedProcess& job) const;  // where its ranks join
   std::optional<SecretKey> key() const;                             // of --key-file
 

@@ -30,7 +30,7 @@ Front::Front(const WorldOptions& options)
       pages_per_sequence_(static_cast<int>((options.context + kPageTokens - 1) / kPageTokens)) {
   const Checkpoint checkpoint = Checkpoint::open(options.model);
   check_checkpoint(checkpoint, plan_);  // one clear error, before anything is started
-  largest_slot_bytes(schedule());               // likewise
+  largest_slot_bytes(schedule());       // likewise
   if (options_.remote.ranks > 0) facts_ = collect_facts(checkpoint, plan_, schedule(), {}, [] {});
   world_ = std::make_unique<World>(plan_.ranks(), options_.launch, options_.remote, options_.report);
   try {
@@ -114,8 +114,8 @@ void Front::fail_step(const std::vector<RankReport>& reports, const std::string&
   try {
     links_ = make_links(*world_, rank_facts_, {options_.link, ++epoch_});
   } catch (const Error& rebuilding) {
-    end_world(Error(error.kind(), fmt::format("{}; and the links could not be rebuilt: {}", error.what(),
-                                              rebuilding.what())));
+    end_world(Error(error.kind(),
+                    fmt::format("{}; and the links could not be rebuilt: {}", error.what(), rebuilding.what())));
   }
   ++statistics_.rebuilds;
   throw error;
@@ -125,6 +125,7 @@ const std::vector<RowLogits>& Front::step(StepBatch& batch) {
   if (!world_) throw *ended_by_;
   const int64_t begin_ns = now_ns();
   batch.step = next_step_++;
+  batch.cancelled = std::exchange(cancelled_, {});
   const std::vector<std::byte> bytes = encode(batch);
   const std::string doing = fmt::format("in step {}", batch.step);
   for (int rank = 0; rank < plan_.ranks(); ++rank) world_->send(rank, MessageType::kStep, bytes);

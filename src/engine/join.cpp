@@ -134,8 +134,7 @@ std::optional<RankEnding> serve_once(const JoinOptions& options, News& news) {
 
   news.tell(fmt::format("joined {} as rank {} of {}", options.front.text(), seat.rank, seat.ranks));
   const RankPlacement placement = placement_of(control->socket.get(), options);
-  const auto page =
-      std::make_shared<const ProgressPage>(ProgressPage::create(seat.ranks, ProgressPage::Kind::kMirror));
+  const auto page = std::make_shared<const ProgressPage>(ProgressPage::create(seat.ranks, ProgressPage::Kind::kMirror));
   const ProgressMirror mirror(page, 1u << seat.rank, std::move(progress->socket));
   Channel channel(std::move(control->socket));
   return run_rank(channel, page, placement);

@@ -33,13 +33,13 @@ struct JoinOptions {
   int rank = -1;                // wanted; -1: any
   std::filesystem::path model;  // empty: the front's
   int threads = 0;
-  bool again = true;          // join again when a world has ended or refused for the moment
-  int timeout_ms = 300'000;   // without `again`: how long the front may be unreachable
+  bool again = true;         // join again when a world has ended or refused for the moment
+  int timeout_ms = 300'000;  // without `again`: how long the front may be unreachable
   std::function<void(const std::string&)> report;
 };
 
-// Returns how the (last) service ended; with `again` only for what coming back will not mend. Error(kLink) when the front
-// refuses this rank for good (another key, version or rank) or is not reached in time.
+// Returns how the (last) service ended; with `again` only for what coming back will not mend. Error(kLink) when the
+// front refuses this rank for good (another key, version or rank) or is not reached in time.
 RankEnding join_world(const JoinOptions& options);
 
 }  // namespace coprime

@@ -28,10 +28,8 @@ auto parse(std::span<const std::byte> bytes, Read&& read) {
 }  // namespace
 
 std::vector<std::byte> encode(const JoinRequest& request) {
-  return bytes_of({{"version", request.version},
-                   {"control", request.control},
-                   {"rank", request.rank},
-                   {"ticket", request.ticket}});
+  return bytes_of(
+      {{"version", request.version}, {"control", request.control}, {"rank", request.rank}, {"ticket", request.ticket}});
 }
 
 std::vector<std::byte> encode(const JoinAnswer& answer) {
@@ -49,8 +47,7 @@ JoinRequest decode_join_request(std::span<const std::byte> bytes) {
 
 JoinAnswer decode_join_answer(std::span<const std::byte> bytes) {
   return parse(bytes, [](const json& object) {
-    return JoinAnswer{.rank = object.at("rank").get<int>(),
-                      .ranks = object.at("ranks").get<int>()};
+    return JoinAnswer{.rank = object.at("rank").get<int>(), .ranks = object.at("ranks").get<int>()};
   });
 }
 

@@ -22,8 +22,7 @@ Groups share_memory(World& world, std::span<const RankPlace> places, const LinkO
   for (int rank = 0; rank < world.ranks(); ++rank) {
     groups.of.push_back(memory_group(options.wish, places, rank));
     const auto on_host = std::ranges::count(places, places[static_cast<size_t>(rank)].host, &RankPlace::host);
-    world.send_json(rank, MessageType::kGroup,
-                    RankGroup{options.epoch, groups.of.back(), static_cast<int>(on_host)});
+    world.send_json(rank, MessageType::kGroup, RankGroup{options.epoch, groups.of.back(), static_cast<int>(on_host)});
   }
   std::vector<GroupResult> results;
   for (const Message& message : world.collect(MessageType::kShared, "while sharing memory"))
@@ -69,6 +68,11 @@ LinkNames make_links(World& world, std::span<const RankFacts> facts, const LinkO
     world.stop(error.what());
     throw;
   }
+  const auto needs_windows = [](const LinkTable& table) {
+    return std::ranges::any_of(table.peers, [](const LinkTable::Peer& peer) { return peer.link == Link::kVerbs; });
+  };
+  const bool windowed = std::ranges::any_of(tables, needs_windows);
+  for (LinkTable& table : tables) table.windowed = windowed;
   for (int rank = 0; rank < world.ranks(); ++rank) {
     const std::string& failure = groups.failures[static_cast<size_t>(rank)];
     const auto& group = groups.of[static_cast<size_t>(rank)];

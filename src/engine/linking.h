@@ -1,5 +1,5 @@
-// The front's half of making links: who shares memory, which link joins each pair, where ranks find each other. Run when
-// a world starts, and again with a higher epoch after a step has failed.
+// The front's half of making links: who shares memory, which link joins each pair, where ranks find each other. Run
+// when a world starts, and again with a higher epoch after a step has failed.
 #pragma once
 
 #include <cstdint>

@@ -9,9 +9,7 @@ using nlohmann::json;
 
 // One list of fields for both directions: `field` writes to or reads from the object.
 template <class Field, class T>
-void visit(Field&& field, T& value)
-  requires std::same_as<std::remove_const_t<T>, RankStart>
-{
+void visit(Field&& field, T& value) requires std::same_as<std::remove_const_t<T>, RankStart> {
   field("model", value.model);
   field("ranks", value.plan.ranks);
   field("pad_for", value.plan.pad_for);
@@ -39,18 +37,14 @@ void visit(Field&& field, T& value)
 }
 
 template <class Field, class T>
-void visit(Field&& field, T& value)
-  requires std::same_as<std::remove_const_t<T>, Fact>
-{
+void visit(Field&& field, T& value) requires std::same_as<std::remove_const_t<T>, Fact> {
   field("name", value.name);
   field("value", value.value);
   field("advice", value.advice);
 }
 
 template <class Field, class T>
-void visit(Field&& field, T& value)
-  requires std::same_as<std::remove_const_t<T>, RankFacts>
-{
+void visit(Field&& field, T& value) requires std::same_as<std::remove_const_t<T>, RankFacts> {
   field("facts", value.facts);
   field("host", value.host);
   field("port", value.port);
@@ -58,49 +52,38 @@ void visit(Field&& field, T& value)
 }
 
 template <class Field, class T>
-void visit(Field&& field, T& value)
-  requires std::same_as<std::remove_const_t<T>, RankGroup>
-{
+void visit(Field&& field, T& value) requires std::same_as<std::remove_const_t<T>, RankGroup> {
   field("epoch", value.epoch);
   field("ranks", value.ranks);
   field("ranks_on_host", value.ranks_on_host);
 }
 
 template <class Field, class T>
-void visit(Field&& field, T& value)
-  requires std::same_as<std::remove_const_t<T>, GroupResult>
-{
+void visit(Field&& field, T& value) requires std::same_as<std::remove_const_t<T>, GroupResult> {
   field("shared", value.shared);
   field("failure", value.failure);
 }
 
 template <class Field, class T>
-void visit(Field&& field, T& value)
-  requires std::same_as<std::remove_const_t<T>, LinkTable::Peer>
-{
+void visit(Field&& field, T& value) requires std::same_as<std::remove_const_t<T>, LinkTable::Peer> {
   field("link", value.link);
   field("host", value.host);
   field("port", value.port);
 }
 
 template <class Field, class T>
-void visit(Field&& field, T& value)
-  requires std::same_as<std::remove_const_t<T>, LinkTable>
-{
+void visit(Field&& field, T& value) requires std::same_as<std::remove_const_t<T>, LinkTable> {
   field("peers", value.peers);
+  field("windowed", value.windowed);
 }
 
 template <class Field, class T>
-void visit(Field&& field, T& value)
-  requires std::same_as<std::remove_const_t<T>, LinkReport>
-{
+void visit(Field&& field, T& value) requires std::same_as<std::remove_const_t<T>, LinkReport> {
   field("names", value.names);
 }
 
 template <class Field, class T>
-void visit(Field&& field, T& value)
-  requires std::same_as<std::remove_const_t<T>, RankReady>
-{
+void visit(Field&& field, T& value) requires std::same_as<std::remove_const_t<T>, RankReady> {
   field("order", value.order);
   field("device", value.device);
   field("weight_bytes", value.weight_bytes);
@@ -111,9 +94,7 @@ void visit(Field&& field, T& value)
 }
 
 template <class Field, class T>
-void visit(Field&& field, T& value)
-  requires std::same_as<std::remove_const_t<T>, RankFailure>
-{
+void visit(Field&& field, T& value) requires std::same_as<std::remove_const_t<T>, RankFailure> {
   field("kind", value.kind);
   field("text", value.text);
 }

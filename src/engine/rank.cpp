@@ -84,7 +84,8 @@ class Rank {
                   RankFacts{.facts = collect_facts(checkpoint, *plan_, schedule_, settings_text(start_),
                                                    [&] { progress_->advance(start_.rank); }),
                             .host = host_identity(),
-                            .port = links_->port()});
+                            .port = links_->port(),
+                            .verbs = links_->has_verbs()});
     const auto group = from_json<RankGroup>(message_text(expect(MessageType::kGroup)));
     make_links(group);
     load(checkpoint, links_->threads(group));
@@ -113,16 +114,15 @@ class Rank {
       throw FrontEnded{{RankEnding::Why::kFrontGone, ErrorKind::kLink, "the front is gone"}};
     if (message.type != static_cast<uint32_t>(MessageType::kStop)) return;
     const std::string reason(message_text(message));
-    throw FrontEnded{
-        {reason.empty() ? RankEnding::Why::kDone : RankEnding::Why::kDismissed, ErrorKind::kLink, reason}};
+    throw FrontEnded{{reason.empty() ? RankEnding::Why::kDone : RankEnding::Why::kDismissed, ErrorKind::kLink, reason}};
   }
 
   // New links, and all state of the last ones dropped.
   void make_links(const RankGroup& group) {
     epoch_ = group.epoch;
     communicator_.reset();
-    communicator_.emplace(
-        links_->make(control_, group, [&](MessageType type) { return expect(type); }, schedule_, progress_));
+    communicator_.emplace(links_->make(
+        control_, group, [&](MessageType type) { return expect(type); }, schedule_, progress_));
     communicator_->hash_gates(start_.hash_gates);
     recorder_.reset();
     if (start_.gate_profile) communicator_->observe(profile_.emplace());
@@ -136,14 +136,12 @@ class Rank {
   }
 
   void load(const Checkpoint& checkpoint, int threads) {
-    device_ =
-        make_cpu_device({.isa = start_.isa, .threads = threads, .progress = &progress_->counter(start_.rank)});
-    ModelWeights weights =
-        load_weights(checkpoint, *plan_, start_.rank, *device_,
-                     [&](const LocalTensor& tensor, std::unique_ptr<WeightSink> sink) {
-                       if (placement_.hooks.filter) sink = placement_.hooks.filter(tensor, std::move(sink));
-                       return std::make_unique<CountingSink>(std::move(sink), *progress_, start_.rank);
-                     });
+    device_ = make_cpu_device({.isa = start_.isa, .threads = threads, .progress = &progress_->counter(start_.rank)});
+    ModelWeights weights = load_weights(
+        checkpoint, *plan_, start_.rank, *device_, [&](const LocalTensor& tensor, std::unique_ptr<WeightSink> sink) {
+          if (placement_.hooks.filter) sink = placement_.hooks.filter(tensor, std::move(sink));
+          return std::make_unique<CountingSink>(std::move(sink), *progress_, start_.rank);
+        });
     // The communicator is made anew in its place when links are.
     decoder_.emplace(*plan_, start_.rank, *device_, *communicator_, std::move(weights),
                      DecoderOptions{.max_rows = start_.max_rows,

@@ -74,8 +74,8 @@ void Reception::run() {
     {
       const std::lock_guard lock(mutex_);
       if (stop_) return;
-      for (Authenticated& guest :
-           door_.serve([&](std::span<const std::byte> payload, const std::string& from) { return decide(payload, from); }))
+      for (Authenticated& guest : door_.serve(
+               [&](std::span<const std::byte> payload, const std::string&from) { return decide(payload, from); }))
         welcome(std::move(guest));
       free_seats_of_leavers();
     }
@@ -84,11 +84,13 @@ void Reception::run() {
   }
 }
 
-// Who is refused for the moment comes again and again: each reason is told once, "10.0.0.3:5123 holds another key: ...".
+// Who is refused for the moment comes again and again: each reason is told once, "10.0.0.3:5123 holds another key:
+// ...".
 void Reception::report_refusals() {
   for (const std::string& refusal : door_.take_refusals()) {
     const size_t port = refusal.find(' ');
-    const bool fresh = told_.size() < kMostReasons && told_.insert(refusal.substr(std::min(port, refusal.size()))).second;
+    const bool fresh =
+        told_.size() < kMostReasons && told_.insert(refusal.substr(std::min(port, refusal.size()))).second;
     if (fresh) report_(refusal);
   }
 }

@@ -49,11 +49,11 @@ std::vector<HostLine> parse_hosts(const std::string& text, const std::string& wh
     std::istringstream words(line.substr(0, line.find('#')));
     HostLine host;
     if (!(words >> host.host)) continue;
-    if (host.host.front() == '-')
-      fail(ErrorKind::kUsage, "{}:{}: \"{}\" is no host", where, number, host.host);
+    if (host.host.front() == '-') fail(ErrorKind::kUsage, "{}:{}: \"{}\" is no host", where, number, host.host);
     for (std::string word; words >> word;) {
       const size_t equals = word.find('=');
-      const std::string name = word.substr(0, equals), value = equals == std::string::npos ? "" : word.substr(equals + 1);
+      const std::string name = word.substr(0, equals),
+                        value = equals == std::string::npos ? "" : word.substr(equals + 1);
       int ranks = 0;
       const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), ranks);
       if (name == "ranks" && error == std::errc() && end == value.data() + value.size() && ranks >= 1 &&
@@ -84,8 +84,8 @@ std::vector<HostLine> read_hosts_file(const std::filesystem::path& path) {
 }
 
 std::string remote_command(const HostLine& host, const MeetingPoint& meet) {
-  std::string command = fmt::format("exec {} rank --join {} --key-file - --once", quoted(host.program),
-                                    quoted(meet.endpoint.text()));
+  std::string command =
+      fmt::format("exec {} rank --join {} --key-file - --once", quoted(host.program), quoted(meet.endpoint.text()));
   if (!host.model.empty()) command += " --model " + quoted(host.model);
   return command;
 }

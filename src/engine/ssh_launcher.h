@@ -1,5 +1,5 @@
-// Ranks on other hosts, started by ssh from a list of hosts. The world's key goes to each by ssh's standard input, never
-// by an argument or the environment. What a rank or ssh says on standard error appears on the front's.
+// Ranks on other hosts, started by ssh from a list of hosts. The world's key goes to each by ssh's standard input,
+// never by an argument or the environment. What a rank or ssh says on standard error appears on the front's.
 #pragma once
 
 #include <sys/types.h>
@@ -21,8 +21,8 @@ struct HostLine {
   std::string program = "coprime";  // there
 };
 
-// Lines "host [ranks=K] [model=DIR] [program=PATH]"; empty lines and what follows a # do not count. Error(kUsage) naming
-// file and line.
+// Lines "host [ranks=K] [model=DIR] [program=PATH]"; empty lines and what follows a # do not count. Error(kUsage)
+// naming file and line.
 std::vector<HostLine> read_hosts_file(const std::filesystem::path& path);
 std::vector<HostLine> parse_hosts(const std::string& text, const std::string& where);
 

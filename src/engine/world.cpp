@@ -23,8 +23,8 @@ constexpr int kPostMortemMs = 300;
 
 UniqueFd open_door(const RemoteOptions& remote) {
   if (!remote.meet.socket_name.empty()) return listen_on_socket_name(remote.meet.socket_name);
-  const Listener listener = Listener::open(remote.meet.endpoint, remote.key.has_value(),
-                                           "choose another port for --listen");
+  const Listener listener =
+      Listener::open(remote.meet.endpoint, remote.key.has_value(), "choose another port for --listen");
   UniqueFd socket(::fcntl(listener.fd(), F_DUPFD_CLOEXEC, 3));
   if (!socket) fail(ErrorKind::kInternal, "cannot duplicate a descriptor: {}", errno_text(errno));
   return socket;
@@ -40,9 +40,9 @@ World::World(int ranks, const LaunchOptions& launch, const RemoteOptions& remote
   // The door opens first: a port that is taken is told before anything is started.
   if (remote.ranks > 0) {
     const bool same_user = !remote.meet.socket_name.empty();
-    reception_ = std::make_unique<Reception>(open_door(remote), remote.meet.text(), remote.key ? *remote.key : no_key(),
-                                             local_, ranks_, same_user,
-                                             [this](const std::string& line) { World::report(line); });
+    reception_ =
+        std::make_unique<Reception>(open_door(remote), remote.meet.text(), remote.key ? *remote.key : no_key(), local_,
+                                    ranks_, same_user, [this](const std::string& line) { World::report(line); });
   }
   launcher_ = std::make_unique<Launcher>(local_, progress_->fd(), launch);
   if (remote.ranks > 0) receive_ranks(remote);
@@ -179,8 +179,8 @@ std::optional<Error> World::explain(const std::vector<RankReport>& reports, cons
   const auto failed = [](const RankReport& r) { return r.kind == RankReport::Kind::kFailed; };
   const int gone = find([](const RankReport& r) { return r.kind == RankReport::Kind::kGone; });
   if (gone >= 0) {
-    return Error(ErrorKind::kLink, fmt::format("{} {} {}: the other ranks were ended; start again", name(gone),
-                                               ending(gone), doing));
+    return Error(ErrorKind::kLink,
+                 fmt::format("{} {} {}: the other ranks were ended; start again", name(gone), ending(gone), doing));
   }
   int told = find([&](const RankReport& r) { return failed(r) && r.failure.kind != ErrorKind::kLink; });
   if (const auto culprit = progress_->verdict(epoch); told < 0 && culprit) {
@@ -194,10 +194,10 @@ std::optional<Error> World::explain(const std::vector<RankReport>& reports, cons
   const int missing = find([](const RankReport& r) { return r.kind == RankReport::Kind::kMissing; });
   if (missing < 0) return std::nullopt;
   const bool stopped = is_local(missing) && launcher_->is_stopped(missing);
-  return Error(ErrorKind::kLink,
-               fmt::format("{} made no progress for {} ms {}{}", name(missing), quiet_ms, doing,
-                           stopped ? ": its process is stopped; continue it (kill -CONT) and start again"
-                                   : ": start again"));
+  return Error(
+      ErrorKind::kLink,
+      fmt::format("{} made no progress for {} ms {}{}", name(missing), quiet_ms, doing,
+                  stopped ? ": its process is stopped; continue it (kill -CONT) and start again" : ": start again"));
 }
 
 std::vector<Message> World::collect(MessageType type, const std::string& doing) {

@@ -21,10 +21,10 @@ namespace coprime {
 
 // Ranks that come from elsewhere.
 struct RemoteOptions {
-  int ranks = 0;                // the last ones of the world
-  MeetingPoint meet;            // where they join
+  int ranks = 0;                 // the last ones of the world
+  MeetingPoint meet;             // where they join
   std::optional<SecretKey> key;  // none: only on the loopback, or over the Unix socket
-  std::vector<HostLine> hosts;  // started by ssh; who is not must come by itself
+  std::vector<HostLine> hosts;   // started by ssh; who is not must come by itself
   std::filesystem::path ssh = "ssh";
   int timeout_ms = 300'000;  // for all to join
 };
@@ -50,7 +50,7 @@ class World {
 
   int ranks() const { return ranks_; }
   const ProgressPage& progress() const { return *progress_; }
-  pid_t process(int rank) const;  // 0 for a thread, and for a rank from elsewhere
+  pid_t process(int rank) const;     // 0 for a thread, and for a rank from elsewhere
   std::string name(int rank) const;  // "rank 2 (process 71)", "rank 2 (10.0.0.3:5123)"
   bool is_local(int rank) const { return rank < local_; }
   std::string host(int rank) const;  // by which others reach it; empty: on the front's host
