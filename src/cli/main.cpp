@@ -28,12 +28,15 @@ int run(int argc, char** argv) {
   coprime::WorldSettings world;
   coprime::GenerateSettings generate;
   coprime::LogitsSettings logits;
+  coprime::LinkSettings link;
   CLI::App* generate_command = app.add_subcommand("generate", "continue a text, streaming");
   coprime::add_world_flags(*generate_command, world);
   coprime::add_generate_flags(*generate_command, generate);
   CLI::App* logits_command = app.add_subcommand("logits", "teacher-forced logits of given ids");
   coprime::add_world_flags(*logits_command, world);
   coprime::add_logits_flags(*logits_command, logits);
+  CLI::App* link_command = app.add_subcommand("link", "measure what joins the ranks, and what follows");
+  coprime::add_link_flags(*link_command, link);
 
   coprime::RankSettings rank;
   coprime::KeySettings key;
@@ -42,7 +45,7 @@ int run(int argc, char** argv) {
   CLI::App* key_command = app.add_subcommand("key", "make a key file for the hosts of a world");
   coprime::add_key_flags(*key_command, key);
 
-  for (CLI::App* command : {generate_command, logits_command, rank_command, key_command}) {
+  for (CLI::App* command : {generate_command, logits_command, link_command, rank_command, key_command}) {
     command->fallthrough();  // --config may stand behind the command, too
     command->allow_config_extras(CLI::config_extras_mode::error);
   }
@@ -65,6 +68,7 @@ int run(int argc, char** argv) {
   }
   if (generate_command->parsed()) coprime::run_generate(world, generate);
   if (logits_command->parsed()) coprime::run_logits(world, logits);
+  if (link_command->parsed()) coprime::run_link(link);
   return 0;
 }
 

@@ -10,6 +10,8 @@
 
 #include "gate/constants.h"
 
+#include "base/limits.h"
+
 namespace coprime {
 namespace {
 
@@ -133,6 +135,24 @@ void add_generate_flags(CLI::App& app, GenerateSettings& s) {
 void add_logits_flags(CLI::App& app, LogitsSettings& s) {
   add(app, "--ids", s.ids, "FILE.safetensors:NAME of an i32 or i64 tensor [batch, T] or [T]")->required();
   add(app, "--out", s.out, "safetensors file to write: `logits`, f32, the ids' shape and the vocabulary")->required();
+}
+
+void add_link_flags(CLI::App& app, LinkSettings& s) {
+  add(app, "--ranks", s.ranks, "number of ranks on this host")->check(in_range(2, kMaxRanks))->capture_default_str();
+  add(app, "--link", s.link, "what joins the ranks; auto: shared memory")
+      ->check(CLI::IsMember({"auto", "shm", "tcp"}))
+      ->capture_default_str();
+  add(app, "--sizes", s.sizes, "bytes of a vector, with K or M for KiB or MiB [4K,8K,16K,24K,48K,64K,1M,16M]")
+      ->delimiter(',');
+  add(app, "--repeat", s.repeat, "transfers of each sort up to 64 KiB; fewer of larger ones")
+      ->check(in_range(1, 1'000'000))
+      ->capture_default_str();
+  add(app, "--model", s.model, "also say what a token of this checkpoint costs in gates");
+  add(app, "--exact", s.exact, "of --model: in exact mode");
+  add(app, "--gate-timeout-ms", s.gate_timeout_ms, "how long a peer may stand still before it is given up")
+      ->check(in_range(1, DS4_TP_MAX_GATE_TIMEOUT_MS))
+      ->capture_default_str();
+  add(app, "--json", s.json, "one JSON object instead of the tables");
 }
 
 void add_rank_flags(CLI::App& app, RankSettings& s) {

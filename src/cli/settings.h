@@ -62,9 +62,17 @@ struct LogitsSettings {
   std::string ids, out;
 };
 
+struct LinkSettings {
+  std::string model, link = "auto";
+  int ranks = 2, repeat = 500, gate_timeout_ms = 750;
+  std::vector<std::string> sizes;  // "16K", "1M", or bytes
+  bool exact = false, json = false;
+};
+
 void add_world_flags(CLI::App& app, WorldSettings& settings);
 void add_generate_flags(CLI::App& app, GenerateSettings& settings);
 void add_logits_flags(CLI::App& app, LogitsSettings& settings);
+void add_link_flags(CLI::App& app, LinkSettings& settings);
 void add_rank_flags(CLI::App& app, RankSettings& settings);
 void add_key_flags(CLI::App& app, KeySettings& settings);
 

@@ -65,21 +65,24 @@ __attribute__((target("avx2"))) inline void add_avx2(std::span<const float* cons
 }
 #endif
 
-// Spins for about a hundred microseconds, then offers the core to others at every look.
+// Spins for about a hundred microseconds, where every rank has a core of its own, then offers the core to others at
+// every look.
 class Spin {
  public:
+  explicit Spin(bool own_core) : looks_(own_core ? 4000 : 0) {}
   void pause() {
-    if (++looks_ > 4000) {
+    if (looks_ == 0) {
       ::sched_yield();
       return;
     }
+    --looks_;
 #if defined(__x86_64__)
     __builtin_ia32_pause();
 #endif
   }
 
  private:
-  int looks_ = 0;
+  int looks_;
 };
 
 }  // namespace bare
@@ -125,14 +128,15 @@ class BareMemory {
 
 class BareWindow final : public BareExchange {
  public:
-  BareWindow(std::shared_ptr<const BareMemory> memory, int rank) : memory_(std::move(memory)), rank_(rank) {}
+  BareWindow(std::shared_ptr<const BareMemory> memory, int rank, bool own_core)
+      : memory_(std::move(memory)), rank_(rank), own_core_(own_core) {}
 
   void run(const float* in, float* sum, size_t count) override {
     ++number_;
     std::memcpy(memory_->slot(rank_, number_), in, count * sizeof(float));
     memory_->flag(rank_).store(number_, std::memory_order_release);
     std::array<const float*, kMaxRanks> terms;
-    bare::Spin spin;
+    bare::Spin spin(own_core_);
     for (int rank = 0; rank < memory_->ranks(); ++rank) {
       while (memory_->flag(rank).load(std::memory_order_acquire) < number_) spin.pause();
       terms[static_cast<size_t>(rank)] = memory_->slot(rank, number_);
@@ -143,21 +147,22 @@ class BareWindow final : public BareExchange {
  private:
   std::shared_ptr<const BareMemory> memory_;
   int rank_;
+  bool own_core_;
   uint64_t number_ = 0;
 };
 
 class BareSockets final : public BareExchange {
  public:
   // mesh[r] is a connected stream socket to rank r, this rank's own is empty.
-  BareSockets(std::vector<UniqueFd> mesh, int rank, size_t max_bytes)
-      : mesh_(std::move(mesh)), rank_(rank), theirs_(mesh_.size()) {
+  BareSockets(std::vector<UniqueFd> mesh, int rank, size_t max_bytes, bool own_core)
+      : mesh_(std::move(mesh)), rank_(rank), own_core_(own_core), theirs_(mesh_.size()) {
     for (std::vector<float>& vector : theirs_) vector.resize(max_bytes / sizeof(float));
   }
 
   void run(const float* in, float* sum, size_t count) override {
     const size_t bytes = count * sizeof(float), ranks = mesh_.size();
     std::array<size_t, kMaxRanks> sent{}, got{};
-    bare::Spin spin;
+    bare::Spin spin(own_core_);
     for (bool complete = false; !complete;) {
       complete = true;
       for (size_t peer = 0; peer < ranks; ++peer) {
@@ -190,6 +195,7 @@ class BareSockets final : public BareExchange {
 
   std::vector<UniqueFd> mesh_;
   int rank_;
+  bool own_core_;
   std::vector<std::vector<float>> theirs_;
 };
 

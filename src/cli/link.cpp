@@ -1,0 +1,68 @@
+// coprime link: measures the links of a world of this host, and prints tables or one JSON object. Figures of transfers
+// that failed or came out wrong are printed, too, before the error.
+#include "tools/link.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cstdio>
+#include <set>
+
+#include "base/error.h"
+#include "cli/commands.h"
+#include "geometry/shard_plan.h"
+#include "model/gates.h"
+
+namespace coprime {
+namespace {
+
+constexpr int64_t kLargestBytes = int64_t{1} << 30;
+
+int64_t parse_size(const std::string& text) {
+  int64_t bytes = 0;
+  const char* const last = text.data() + text.size();
+  const auto [end, error] = std::from_chars(text.data(), last, bytes);
+  const std::string unit(end, last);
+  const int shift = unit == "K" ? 10 : unit == "M" ? 20 : 0;
+  const bool known = error == std::errc() && (unit.empty() || shift > 0);
+  if (!known || bytes < 1 || bytes > kLargestBytes >> shift || (bytes << shift) % 4 != 0) {
+    fail(ErrorKind::kUsage, "--sizes: expected multiples of 4 bytes up to 1024M such as 16K, 1M or 5120, found \"{}\"",
+         text);
+  }
+  return bytes << shift;
+}
+
+// Ascending, each once; with the model's.
+std::vector<int64_t> sizes_of(const LinkSettings& settings, const GateSchedule& schedule) {
+  std::set<int64_t> sizes;
+  for (const std::string& text : settings.sizes) sizes.insert(parse_size(text));
+  if (sizes.empty()) {
+    for (const int64_t bytes : default_link_sizes()) sizes.insert(bytes);
+  }
+  for (const GateEntry& entry : schedule) sizes.insert(entry.row_bytes);
+  return {sizes.begin(), sizes.end()};
+}
+
+}  // namespace
+
+void run_link(const LinkSettings& settings) {
+  GateSchedule schedule;
+  if (!settings.model.empty()) {
+    const ShardPlan plan(read_model_shape(settings.model), {.ranks = settings.ranks, .exact = settings.exact});
+    schedule = make_decode_schedule(plan, 1);
+  }
+  LocalLinkWorld world(
+      {.ranks = settings.ranks, .tcp = settings.link == "tcp", .timeout_ms = settings.gate_timeout_ms});
+  const LinkFigures figures = measure_links(world, {.sizes = sizes_of(settings, schedule), .repeat = settings.repeat});
+  std::optional<TokenCost> token;
+  if (!schedule.empty() && figures.failures.empty()) token = token_cost(figures, schedule);
+  const std::string text = settings.json ? link_json(figures, token) + "\n" : link_text(figures, token);
+  if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() || std::fflush(stdout) != 0)
+    fail(ErrorKind::kInternal, "standard output cannot be written: {}", errno_text(errno));
+  if (figures.wrong > 0) {
+    fail(ErrorKind::kLink, "{} of {} vectors came out wrong: use no engine over this link", figures.wrong,
+         figures.transfers);
+  }
+  if (!figures.good()) fail(ErrorKind::kLink, "{}", figures.failures[0]);
+}
+
+}  // namespace coprime

@@ -1,0 +1,131 @@
+// One rank's part of a measurement: over every link, and where a link does what it should not.
+#include "tools/link_trial.h"
+
+#include <gtest/gtest.h>
+
+#include "base/clock.h"
+#include "gate/testing.h"
+
+namespace coprime {
+namespace {
+
+using testing::Link;
+using testing::TestWorld;
+
+// Runs the trial on threads; `before` may do something to a rank's exchange first.
+std::vector<TrialReport> run_on(Link link, int ranks, const LinkTrial& trial, int timeout_ms = 20'000,
+                                const std::function<bool(int, Exchange&)>& before = {}) {
+  const TestWorld world(link, ranks, link_schedule(trial));
+  const auto memory = std::make_shared<const BareMemory>(ranks, static_cast<size_t>(trial.bytes));
+  std::vector<TrialReport> reports(static_cast<size_t>(ranks));
+  testing::run_threads(ranks, [&](int rank) {
+    const auto exchange = world.join(rank, world.settings(timeout_ms));
+    BareWindow bare(memory, rank, false);
+    if (before && !before(rank, *exchange)) return;
+    reports[static_cast<size_t>(rank)] =
+        run_link_trial(trial, {*exchange, world.progress(), before ? nullptr : &bare, timeout_ms});
+  });
+  return reports;
+}
+
+TEST(LinkTrial, a_pair_times_and_compares_every_transfer_on_every_link) {
+  for (const Link link : {Link::kShm, Link::kTcp}) {
+    for (const int64_t bytes : {4, 4096, 20480, 200'000}) {
+      const auto reports = run_on(link, 2, {.kind = LinkTrial::Kind::kPair, .bytes = bytes, .repeat = 3});
+      for (const TrialReport& report : reports) {
+        EXPECT_EQ(report.failure, "");
+        EXPECT_EQ(report.link, testing::link_name(link));
+        EXPECT_EQ(report.wrong, 0);
+        // One way, there and back, a stream to this rank, and both streams' half.
+        EXPECT_EQ(report.transfers, 3 * (1 + 1 + 2 * kStreamPushes));
+        for (const auto* times : {&report.times.first_begin, &report.times.second_end, &report.times.round_trip,
+                                  &report.times.stream_first, &report.times.stream_both})
+          EXPECT_EQ(times->size(), 3u);
+      }
+      for (size_t i = 0; i < 3; ++i) {
+        EXPECT_LT(reports[0].times.first_begin[i], reports[1].times.first_end[i]);
+        EXPECT_LT(reports[1].times.second_begin[i], reports[0].times.second_end[i]);
+      }
+    }
+  }
+}
+
+TEST(LinkTrial, gates_by_all_ways_give_the_sum_at_every_rank_count) {
+  for (const Link link : {Link::kShm, Link::kTcp, Link::kMixed}) {
+    for (const int ranks : {2, 3, 5}) {
+      for (const int64_t bytes : {4, 1020, 16384}) {
+        for (const TrialReport& report :
+             run_on(link, ranks, {.kind = LinkTrial::Kind::kGate, .bytes = bytes, .repeat = 3})) {
+          EXPECT_EQ(report.failure, "");
+          EXPECT_EQ(report.wrong, 0) << ranks << " ranks, " << bytes << " bytes";
+          EXPECT_EQ(report.transfers, 9);
+          EXPECT_EQ(report.times.gate.size(), 3u);
+          EXPECT_EQ(report.times.owners.size(), 3u);
+          EXPECT_EQ(report.times.bare.size(), 3u);
+        }
+      }
+    }
+  }
+}
+
+TEST(LinkTrial, counts_vectors_that_are_not_what_the_seed_says) {
+  const LinkTrial trial{.kind = LinkTrial::Kind::kGate, .bytes = 1024, .repeat = 2};
+  const TestWorld world(Link::kTcp, 2, link_schedule(trial));
+  std::array<TrialReport, 2> reports;
+  testing::run_threads(2, [&](int rank) {  // rank 1 sends the vectors of another seed
+    const auto exchange = world.join(rank);
+    LinkTrial own = trial;
+    own.seed += static_cast<uint32_t>(rank);
+    reports[static_cast<size_t>(rank)] = run_link_trial(own, {*exchange, world.progress(), nullptr, 20'000});
+  });
+  for (const TrialReport& report : reports) {
+    EXPECT_EQ(report.failure, "");
+    EXPECT_EQ(report.wrong, report.transfers);
+  }
+}
+
+TEST(LinkTrial, tells_a_time_out_from_a_peer_that_left) {
+  const LinkTrial trial{.kind = LinkTrial::Kind::kPair, .bytes = 64, .repeat = 1};
+  std::atomic<bool> over = false;
+  const auto stands_still = [&](int rank, Exchange&) {
+    if (rank == 0) return true;
+    for (const int64_t end_us = now_us() + 10'000'000; !over && now_us() < end_us;) ::usleep(1000);
+    return false;
+  };
+  const TestWorld world(Link::kShm, 2, link_schedule(trial));
+  TrialReport waited;
+  testing::run_threads(2, [&](int rank) {
+    const auto exchange = world.join(rank, world.settings(200));
+    if (!stands_still(rank, *exchange)) return;
+    waited = run_link_trial(trial, {*exchange, world.progress(), nullptr, 200});
+    over = true;
+  });
+  EXPECT_TRUE(waited.timed_out);
+  EXPECT_NE(waited.failure.find("waited 200 ms for rank 1"), std::string::npos) << waited.failure;
+
+  const auto reports = run_on(Link::kTcp, 2, trial, 5000, [](int rank, Exchange&) { return rank == 0; });
+  EXPECT_FALSE(reports[0].timed_out);
+  EXPECT_NE(reports[0].failure.find("lost rank 1"), std::string::npos) << reports[0].failure;
+}
+
+TEST(TrialReport, survives_its_json_and_refuses_other_text) {
+  TrialReport report;
+  report.times.round_trip = {1, 2, 3};
+  report.times.bare = {7};
+  report.link = "tcp";
+  report.transfers = 5;
+  report.failure = "lost \"it\"\n";
+  report.timed_out = true;
+  const TrialReport again = trial_report_from_json(to_json(report));
+  EXPECT_EQ(again.times.round_trip, report.times.round_trip);
+  EXPECT_EQ(again.times.bare, report.times.bare);
+  EXPECT_EQ(again.link, "tcp");
+  EXPECT_EQ(again.transfers, 5);
+  EXPECT_EQ(again.failure, report.failure);
+  EXPECT_TRUE(again.timed_out);
+  EXPECT_THROW(trial_report_from_json("{}"), Error);
+  EXPECT_THROW(trial_report_from_json("no JSON"), Error);
+}
+
+}  // namespace
+}  // namespace coprime
