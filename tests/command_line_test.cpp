@@ -207,14 +207,24 @@ TEST(Refusals, of_missing_and_misshapen_tensors) {
   expect_refusal(generate_with({"--prompt", "a"}, model.path()), 3, {"down_proj", "544", "256"});
 }
 
+// The limit leaves room for the progress page and for no shared window.
+void limit_shared_memory() {
+  const rlimit none{4096, 4096};
+  ::setrlimit(RLIMIT_FSIZE, &none);
+}
+
 TEST(Refusals, of_a_window_that_does_not_fit_memory) {
-  const ProgramResult limited = generate_with({"--prompt", "a", "--ranks", "3"}, kModel, [] {
-    const rlimit none{4096, 4096};
-    ::setrlimit(RLIMIT_FSIZE, &none);
-  });
-  EXPECT_NE(limited.exit_code, 0);
-  expect_refusal(limited, limited.exit_code, {"shared window"});
-  EXPECT_LT(limited.exit_code, 128);
+  expect_refusal(generate_with({"--prompt", "a", "--ranks", "3", "--link", "shm"}, kModel, limit_shared_memory), 4,
+                 {"--link shm", "ranks 0 and 1", "shared window"});
+}
+
+TEST(Generate, without_a_shared_window_goes_over_tcp_and_warns) {
+  const std::vector<std::string> flags{"--prompt",      "Sam has", "--ranks",      "3",
+                                       "--temperature", "0",       "--max-tokens", "8"};
+  const ProgramResult limited = generate_with(flags, kModel, limit_shared_memory);
+  EXPECT_EQ(limited.exit_code, 0) << limited.err;
+  EXPECT_EQ(limited.out, generate_with(flags).out);
+  EXPECT_NE(limited.err.find("ranks 0, 1, 2 share no memory"), std::string::npos) << limited.err;
 }
 
 TEST(Link, measures_pairs_and_gates_and_what_a_token_costs) {

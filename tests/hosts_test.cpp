@@ -103,8 +103,8 @@ class Running {
 };
 
 std::vector<std::string> generate_words(const std::vector<std::string>& more) {
-  std::vector<std::string> words{"generate", "--model", kModel, "--prompt", "What is 2 plus 3?", "--temperature", "0",
-                                 "--max-tokens", "12", "--exact"};
+  std::vector<std::string> words{"generate",      "--model", kModel,         "--prompt", "What is 2 plus 3?",
+                                 "--temperature", "0",       "--max-tokens", "12",       "--exact"};
   words.insert(words.end(), more.begin(), more.end());
   return words;
 }
@@ -114,8 +114,9 @@ std::vector<std::string> long_words(const Scratch& scratch, const std::vector<st
   const std::vector<int32_t> ids(8 * 4000, 7);
   const TensorToWrite tensor{"ids", DType::kI32, {8, 4000}, std::as_bytes(std::span(ids))};
   write_safetensors(scratch.file("ids"), {&tensor, 1});
-  std::vector<std::string> words{"logits", "--model", kModel, "--ids", scratch.file("ids") + ":ids",
-                                 "--out",  scratch.file("logits"), "--prefill-chunk", "16"};
+  std::vector<std::string> words{
+      "logits",          "--model", kModel, "--ids", scratch.file("ids") + ":ids", "--out", scratch.file("logits"),
+      "--prefill-chunk", "16"};
   words.insert(words.end(), more.begin(), more.end());
   return words;
 }
@@ -132,8 +133,9 @@ TEST(Join, ranks_by_address_and_key_give_the_same_answer_again_and_again) {
   Running two({"rank", "--join", "127.0.0.1:" + port, "--key-file", key, "--model", kModel, "--threads", "1"},
               scratch.file("two"));
   for (const std::string link : {"auto", "tcp"}) {
-    const ProgramResult result = run_program(generate_words(
-        {"--ranks", "3", "--remote", "2", "--listen", "0.0.0.0:" + port, "--key-file", key, "--link", link, "--stats"}));
+    const ProgramResult result =
+        run_program(generate_words({"--ranks", "3", "--remote", "2", "--listen", "0.0.0.0:" + port, "--key-file", key,
+                                    "--link", link, "--stats"}));
     EXPECT_EQ(result.exit_code, 0) << result.err << one.log() << two.log();
     EXPECT_EQ(result.out, answer_of_one_rank());
     EXPECT_NE(result.err.find(link == "tcp" ? "tcp 0-1, 0-2, 1-2" : "shm 0-1, 0-2, 1-2"), std::string::npos)
@@ -143,10 +145,22 @@ TEST(Join, ranks_by_address_and_key_give_the_same_answer_again_and_again) {
   EXPECT_EQ(two.end(SIGINT), 0) << two.log();
 }
 
+TEST(Join, with_wire_auth_the_answer_is_the_same_and_the_links_say_so) {
+  const Scratch scratch;
+  const std::string key = scratch.key("key"), at = "127.0.0.1:" + free_port();
+  Running rank({"rank", "--join", at, "--key-file", key, "--once"}, scratch.file("rank"));
+  const ProgramResult result = run_program(generate_words(
+      {"--ranks", "3", "--remote", "1", "--listen", at, "--key-file", key, "--link", "tcp", "--wire-auth", "--stats"}));
+  EXPECT_EQ(result.exit_code, 0) << result.err << rank.log();
+  EXPECT_EQ(result.out, answer_of_one_rank());
+  EXPECT_NE(result.err.find("authenticated 0-1, 0-2, 1-2"), std::string::npos) << result.err;
+  EXPECT_EQ(rank.end(), 0) << rank.log();
+}
+
 TEST(Join, the_front_says_who_is_missing_and_gives_up_after_its_time) {
   const std::string port = free_port();
-  const ProgramResult result = run_program(generate_words(
-      {"--ranks", "3", "--remote", "2", "--listen", "127.0.0.1:" + port, "--join-timeout", "4"}));
+  const ProgramResult result = run_program(
+      generate_words({"--ranks", "3", "--remote", "2", "--listen", "127.0.0.1:" + port, "--join-timeout", "4"}));
   EXPECT_EQ(result.exit_code, 4);
   EXPECT_NE(result.err.find("waiting for ranks 1, 2 of 3 to join at 127.0.0.1:" + port), std::string::npos);
   EXPECT_NE(result.err.find("ranks 1, 2 did not join"), std::string::npos) << result.err;
@@ -258,9 +272,9 @@ TEST(Launchers, mpirun_gives_every_process_its_rank) {
   EXPECT_EQ(result.out, answer_of_one_rank()) << result.err;
   EXPECT_NE(result.err.find("on 3 ranks"), std::string::npos) << result.err;
 
-  const ProgramResult by_address = run_shell(
-      scratch, fmt::format("{} -n 2 {}{} --listen 127.0.0.1:{} --key-file {} --link tcp </dev/null", kMpirun,
-                           COPRIME_PROGRAM, words, free_port(), scratch.key("key")));
+  const ProgramResult by_address =
+      run_shell(scratch, fmt::format("{} -n 2 {}{} --listen 127.0.0.1:{} --key-file {} --link tcp </dev/null", kMpirun,
+                                     COPRIME_PROGRAM, words, free_port(), scratch.key("key")));
   EXPECT_EQ(by_address.exit_code, 0) << by_address.err;
   EXPECT_EQ(by_address.out, answer_of_one_rank()) << by_address.err;
 
@@ -277,9 +291,9 @@ TEST(Launchers, a_death_ends_the_job_with_exit_code_4_of_the_front) {
   const std::string script = scratch.write(
       "start", fmt::format("#!/bin/sh\nif [ \"$OMPI_COMM_WORLD_RANK\" = 1 ]; then timeout -s KILL 2 \"$@\"; exit 0; "
                            "fi\nexec \"$@\"\n"));
-  const ProgramResult result = run_shell(
-      scratch, fmt::format("{} -n 3 sh {} {} {} </dev/null", kMpirun, script, COPRIME_PROGRAM,
-                           fmt::join(long_words(scratch, {}), " ")));
+  const ProgramResult result =
+      run_shell(scratch, fmt::format("{} -n 3 sh {} {} {} </dev/null", kMpirun, script, COPRIME_PROGRAM,
+                                     fmt::join(long_words(scratch, {}), " ")));
   EXPECT_EQ(result.exit_code, 4) << result.err;
   EXPECT_NE(result.err.find("rank 1"), std::string::npos) << result.err;
 }
@@ -289,20 +303,21 @@ class SshServer {
  public:
   explicit SshServer(const Scratch& scratch) : port_(free_port()) {
     const std::string directory = scratch.file("");
-    EXPECT_EQ(std::system(fmt::format("cd {0} && ssh-keygen -q -t ed25519 -N '' -f host_key && ssh-keygen -q -t ed25519 "
-                                      "-N '' -f user_key && cp user_key.pub authorized && chmod 600 authorized && "
-                                      "printf '[127.0.0.1]:{1} %s\\n' \"$(cat host_key.pub)\" > known",
-                                      directory, port_)
-                              .c_str()),
-              0);
+    EXPECT_EQ(
+        std::system(fmt::format("cd {0} && ssh-keygen -q -t ed25519 -N '' -f host_key && ssh-keygen -q -t ed25519 "
+                                "-N '' -f user_key && cp user_key.pub authorized && chmod 600 authorized && "
+                                "printf '[127.0.0.1]:{1} %s\\n' \"$(cat host_key.pub)\" > known",
+                                directory, port_)
+                        .c_str()),
+        0);
     const std::string config = scratch.write(
         "sshd_config", fmt::format("Port {1}\nListenAddress 127.0.0.1\nHostKey {0}host_key\nAuthorizedKeysFile "
                                    "{0}authorized\nStrictModes no\nUsePAM no\nPidFile {0}pid\n",
                                    directory, port_));
-    ssh_ = scratch.write(
-        "ssh", fmt::format("#!/bin/sh\nexec ssh -F none -p {1} -i {0}user_key -o IdentitiesOnly=yes -o "
-                           "UserKnownHostsFile={0}known -o GlobalKnownHostsFile=none \"$@\"\n",
-                           directory, port_));
+    ssh_ =
+        scratch.write("ssh", fmt::format("#!/bin/sh\nexec ssh -F none -p {1} -i {0}user_key -o IdentitiesOnly=yes -o "
+                                         "UserKnownHostsFile={0}known -o GlobalKnownHostsFile=none \"$@\"\n",
+                                         directory, port_));
     std::filesystem::permissions(ssh_, std::filesystem::perms::owner_all);
     pid_ = ::fork();
     if (pid_ == 0) {
@@ -336,8 +351,8 @@ TEST(Launchers, hosts_of_a_file_are_started_by_ssh_with_the_key_on_its_input) {
   EXPECT_EQ(result.out, answer_of_one_rank()) << result.err;
 
   const std::string wrong = scratch.write("wrong", "127.0.0.1 program=/nowhere/coprime\n");
-  const ProgramResult failed =
-      run_program(generate_words({"--listen", "127.0.0.1:" + free_port(), "--hosts", wrong, "--ssh", server.program()}));
+  const ProgramResult failed = run_program(
+      generate_words({"--listen", "127.0.0.1:" + free_port(), "--hosts", wrong, "--ssh", server.program()}));
   EXPECT_EQ(failed.exit_code, 4) << failed.err;
   EXPECT_NE(failed.err.find("ssh to 127.0.0.1 ended with status 127"), std::string::npos) << failed.err;
 }

@@ -22,9 +22,8 @@ WorldOptions process_world(const Golden& golden, int ranks, Link link) {
 }
 
 std::vector<int32_t> answer(Front& front, const GoldenGreedy& greedy, const std::vector<int32_t>& eos) {
-  return generate(front, {.prompt = greedy.prompt,
-                          .max_tokens = static_cast<int64_t>(greedy.continuation.size()),
-                          .eos = eos})
+  return generate(front,
+                  {.prompt = greedy.prompt, .max_tokens = static_cast<int64_t>(greedy.continuation.size()), .eos = eos})
       .ids;
 }
 
@@ -65,8 +64,7 @@ TEST_P(Recovery, a_rank_that_stood_still_fails_its_request_and_serves_the_next) 
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Links, Recovery,
-                         testing::Values(std::tuple{Link::kAuto, 2}, std::tuple{Link::kTcp, 0}));
+INSTANTIATE_TEST_SUITE_P(Links, Recovery, testing::Values(std::tuple{Link::kAuto, 2}, std::tuple{Link::kTcp, 0}));
 
 TEST(FailedStep, a_request_that_every_rank_refuses_leaves_the_world_whole) {
   const Golden golden = read_golden("mini-qwen35");
@@ -77,6 +75,27 @@ TEST(FailedStep, a_request_that_every_rank_refuses_leaves_the_world_whole) {
   EXPECT_THROW(front.step(batch), Error);
   ASSERT_TRUE(front.usable());
   EXPECT_EQ(answer(front, golden.greedy[0], golden.eos), expected(golden.greedy[0], golden.eos));
+}
+
+TEST(Cancellation, between_two_steps_leaves_all_ranks_in_phase) {
+  const Golden golden = read_golden("mini-qwen35");
+  WorldOptions options = process_world(golden, 3, Link::kAuto);
+  options.max_rows = 4;  // a prompt takes many steps
+  Front front(options);
+  for (int steps : {0, 1, 3, 20}) {
+    int asked = 0;
+    const Generation cut = generate(
+        front, {.prompt = golden.greedy[1].prompt, .max_tokens = 50, .cancelled = [&] { return asked++ == steps; }});
+    EXPECT_EQ(cut.finish, Finish::kCancelled);
+    EXPECT_EQ(answer(front, golden.greedy[0], golden.eos), expected(golden.greedy[0], golden.eos));
+  }
+  EXPECT_EQ(front.statistics().rebuilds, 0u);
+  // What was given up is gone: its next row has no pages.
+  StepBatch batch;
+  batch.sequences.push_back({.sequence = 0, .start = 8, .rows = 1, .pages = {0, {}}, .state_in = 0, .state_out = 0});
+  batch.ids = {1};
+  front.cancel(0);
+  EXPECT_THROW(front.step(batch), Error);
 }
 
 TEST(FailedStep, a_dead_rank_ends_the_world_and_later_steps_say_why) {

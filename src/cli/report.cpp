@@ -30,7 +30,9 @@ nlohmann::json counts_json(const Counts& counts) {
           {"vocab", counts.vocab}};
 }
 
-const char* finish_text(Finish finish) { return finish == Finish::kStop ? "stop" : "length"; }
+const char* finish_text(Finish finish) {
+  return finish == Finish::kStop ? "stop" : finish == Finish::kLength ? "length" : "cancelled";
+}
 
 }  // namespace
 

@@ -56,7 +56,8 @@ void print_report(const std::string& line) {
 
 void add_world_flags(CLI::App& app, WorldSettings& s) {
   add(app, "--model", s.model, "directory of the checkpoint: config.json, safetensors, tokenizer.json")->required();
-  add(app, "--ranks", s.ranks, "number of ranks, 1 to 16, any of them [as many as come from elsewhere, one at least]");
+  add(app, "--ranks", s.ranks, "number of ranks, 1 to 16, any of them [as many as come from elsewhere, one at least]")
+      ->check(in_range(1, kMaxRanks));
   add(app, "--threads", s.threads, "threads a rank; 0 shares the cores out")
       ->check(in_range(0, 1024))
       ->capture_default_str();
@@ -94,6 +95,7 @@ void add_world_flags(CLI::App& app, WorldSettings& s) {
   add(app, "--join-timeout", s.join_timeout, "seconds that all ranks have to join")
       ->check(in_range(1, 86400))
       ->capture_default_str();
+  add(app, "--wire-auth", s.wire_auth, "a keyed hash with every message between hosts; costs time a gate");
   add(app, "--launcher", s.launcher, "auto: ranks and world from mpirun or srun, if they started this process")
       ->check(CLI::IsMember({"auto", "none"}))
       ->capture_default_str();

@@ -125,6 +125,7 @@ const std::vector<RowLogits>& Front::step(StepBatch& batch) {
   if (!world_) throw *ended_by_;
   const int64_t begin_ns = now_ns();
   batch.step = next_step_++;
+  batch.cancelled = std::exchange(cancelled_, {});
   const std::vector<std::byte> bytes = encode(batch);
   const std::string doing = fmt::format("in step {}", batch.step);
   for (int rank = 0; rank < plan_.ranks(); ++rank) world_->send(rank, MessageType::kStep, bytes);

@@ -75,6 +75,8 @@ class Front {
   // Fills in the step's number. One RowLogits for each request, in order; valid until the next step. Error when it
   // failed: usable() tells whether another may follow.
   const std::vector<RowLogits>& step(StepBatch& batch);
+  // Gives up a sequence: all ranks forget it when the next step begins.
+  void cancel(int sequence) { cancelled_.push_back(sequence); }
   bool usable() const { return world_ != nullptr; }
 
   // Of the last step whose batch asked for a trace; its name is the caller's to give.
@@ -99,6 +101,7 @@ class Front {
   LinkNames links_;
   std::vector<RankReady> ready_;
   uint64_t next_step_ = 1;
+  std::vector<int32_t> cancelled_;  // since the last step
   std::vector<RowLogits> rows_;
   StepTrace trace_;
   WorldStatistics statistics_;

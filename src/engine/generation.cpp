@@ -46,6 +46,11 @@ Generation generate(Front& front, const GenerationRequest& request, const std::f
   StepBatch batch;
   batch.sequences.resize(1);
   for (int64_t position = 0;;) {
+    if (request.cancelled && request.cancelled()) {
+      if (position > 0) front.cancel(0);
+      generation.finish = Finish::kCancelled;
+      return generation;
+    }
     const bool prefill = position < prompt;
     const int64_t rows = prefill ? std::min(chunk, prompt - position) : 1;
     batch.sequences[0] = rows_of(front, 0, position, rows, prefill ? RowsKind::kPrefill : RowsKind::kDecode);

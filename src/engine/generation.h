@@ -12,14 +12,15 @@
 
 namespace coprime {
 
-enum class Finish : uint8_t { kStop, kLength };
+enum class Finish : uint8_t { kStop, kLength, kCancelled };
 
 struct GenerationRequest {
   std::vector<int32_t> prompt;
   int64_t max_tokens = 0;
   SamplingOptions sampling;
-  std::vector<int32_t> eos;  // ids that end the text; not part of it
-  bool trace = false;        // the first step, and the second of decode (the first where the text has no second)
+  std::vector<int32_t> eos;         // ids that end the text; not part of it
+  std::function<bool()> cancelled;  // asked before each step; may be empty
+  bool trace = false;               // the first step, and the second of decode (the first where the text has no second)
 };
 
 struct Generation {

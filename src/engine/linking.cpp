@@ -68,6 +68,11 @@ LinkNames make_links(World& world, std::span<const RankFacts> facts, const LinkO
     world.stop(error.what());
     throw;
   }
+  const auto needs_windows = [](const LinkTable& table) {
+    return std::ranges::any_of(table.peers, [](const LinkTable::Peer& peer) { return peer.link == Link::kVerbs; });
+  };
+  const bool windowed = std::ranges::any_of(tables, needs_windows);
+  for (LinkTable& table : tables) table.windowed = windowed;
   for (int rank = 0; rank < world.ranks(); ++rank) {
     const std::string& failure = groups.failures[static_cast<size_t>(rank)];
     const auto& group = groups.of[static_cast<size_t>(rank)];

@@ -74,6 +74,7 @@ void visit(Field&& field, T& value) requires std::same_as<std::remove_const_t<T>
 template <class Field, class T>
 void visit(Field&& field, T& value) requires std::same_as<std::remove_const_t<T>, LinkTable> {
   field("peers", value.peers);
+  field("windowed", value.windowed);
 }
 
 template <class Field, class T>

@@ -55,7 +55,7 @@ struct RankFacts {
   Facts facts;
   std::string host;    // host_identity()
   int port = 0;        // where it listens for its peers; 0: it is alone
-  bool verbs = false;  // it has a usable RDMA device
+  bool verbs = false;  // it has opened an RDMA device
 };
 
 // The first half of making links: who is to share memory.
@@ -77,6 +77,7 @@ struct LinkTable {
     int port = 0;
   };
   std::vector<Peer> peers;  // by rank
+  bool windowed = false;    // some pair of the world has a link that needs windows of posted receives
 };
 struct LinkReport {
   std::vector<std::string> names;  // by rank: "shm", "tcp", "verbs RC"; "none" for the rank itself

@@ -84,7 +84,8 @@ class Rank {
                   RankFacts{.facts = collect_facts(checkpoint, *plan_, schedule_, settings_text(start_),
                                                    [&] { progress_->advance(start_.rank); }),
                             .host = host_identity(),
-                            .port = links_->port()});
+                            .port = links_->port(),
+                            .verbs = links_->has_verbs()});
     const auto group = from_json<RankGroup>(message_text(expect(MessageType::kGroup)));
     make_links(group);
     load(checkpoint, links_->threads(group));

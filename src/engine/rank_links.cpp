@@ -1,7 +1,9 @@
 #include "engine/rank_links.h"
 
 #include "base/error.h"
+#include "transport/authenticated_queue_pair.h"
 #include "transport/shm/region_handoff.h"
+#include "transport/tcp/tcp_queue_pair.h"
 #include "transport/wait_policy.h"
 
 namespace coprime {
@@ -16,6 +18,16 @@ WorldId world_id_from_hex(const std::string& text) {
     fail(ErrorKind::kInternal, "a world's id of {} digits", text.size());
   for (size_t i = 0; i < id.size(); ++i) id[i] = static_cast<std::byte>(std::stoul(text.substr(2 * i, 2), nullptr, 16));
   return id;
+}
+
+// No device is no error: the world has other links.
+std::shared_ptr<VerbsDevice> open_verbs(const VerbsOptions& options) {
+  if (!probe_verbs(options).usable) return nullptr;
+  try {
+    return open_verbs_device(options);
+  } catch (const Error&) {
+    return nullptr;
+  }
 }
 
 SecretKey world_key(const RankStart& start, const RankPlacement& placement) {
@@ -38,6 +50,7 @@ RankLinks::RankLinks(const RankStart& start, const RankPlacement& placement)
   const std::string& host = start.listen_host.empty() ? placement.own_host : start.listen_host;
   // Who is let in proves that it holds the world's key, whoever made that.
   listener_ = Listener::open({host, port}, true, "choose another --port");
+  verbs_ = open_verbs({.gate_timeout_ms = start.gate_timeout_ms});
 }
 
 int RankLinks::threads(const RankGroup& group) const {
@@ -52,6 +65,20 @@ std::vector<Endpoint> RankLinks::endpoints(const LinkTable& table) const {
   return result;
 }
 
+// Memory of one host needs no proof; whatever crosses a wire has one with --wire-auth.
+PeerConnection RankLinks::connect(int peer, Link link, MeshConnection mesh, size_t slot_bytes) const {
+  PeerConnection connection{.socket = std::move(mesh.socket)};
+  if (link == Link::kVerbs) {
+    const VerbsOptions options{.gate_timeout_ms = start_.gate_timeout_ms};
+    connection.pair = connect_verbs(verbs_, options, connection.socket.get(), me_.rank, peer, kConnectTimeoutMs).pair;
+  }
+  if (!start_.wire_auth) return connection;
+  if (!connection.pair) connection.pair = std::make_unique<TcpQueuePair>(std::move(connection.socket), me_.epoch);
+  const AuthenticatedQueuePair::Session session{mesh.session_key->bytes(), me_.epoch, me_.rank, peer};
+  connection.pair = std::make_unique<AuthenticatedQueuePair>(std::move(connection.pair), session, slot_bytes);
+  return connection;
+}
+
 std::unique_ptr<Exchange> RankLinks::make(Channel& control, const RankGroup& group, const Next& next,
                                           const GateSchedule& schedule,
                                           const std::shared_ptr<const ProgressPage>& progress) {
@@ -63,7 +90,7 @@ std::unique_ptr<Exchange> RankLinks::make(Channel& control, const RankGroup& gro
   const auto table = from_json<LinkTable>(message_text(next(MessageType::kConnect)));
   if (static_cast<int>(table.peers.size()) != me_.ranks)
     fail(ErrorKind::kInternal, "links to {} ranks of {}", table.peers.size(), me_.ranks);
-  WorldLinks links{.rank = me_.rank, .ranks = me_.ranks};
+  WorldLinks links{.rank = me_.rank, .ranks = me_.ranks, .windowed = table.windowed};
   links.peers.resize(table.peers.size());
   uint32_t connected = 0;
   for (int peer = 0; peer < me_.ranks; ++peer) {
@@ -74,7 +101,11 @@ std::unique_ptr<Exchange> RankLinks::make(Channel& control, const RankGroup& gro
   if (links.region) links.region_ranks = group.ranks;
   if (connected != 0) {
     auto mesh = connect_mesh(*listener_, endpoints(table), connected, me_, kConnectTimeoutMs);
-    for (size_t peer = 0; peer < mesh.size(); ++peer) links.peers[peer].socket = std::move(mesh[peer].socket);
+    for (int peer = 0; peer < me_.ranks; ++peer) {
+      const auto at = static_cast<size_t>(peer);
+      if ((connected >> peer & 1) != 0)
+        links.peers[at] = connect(peer, table.peers[at].link, std::move(mesh[at]), largest_slot_bytes(schedule));
+    }
   }
   const ExchangeSettings settings{.wait = choose_wait_policy(usable_cores(), group.ranks_on_host, threads(group)),
                                   .timeout_ms = start_.gate_timeout_ms,

@@ -11,6 +11,7 @@
 #include "gate/exchange.h"
 #include "transport/endpoint.h"
 #include "transport/mesh.h"
+#include "transport/verbs/verbs.h"
 
 namespace coprime {
 
@@ -22,6 +23,7 @@ class RankLinks {
   // Of this rank: its operator's choice, or the front's, or its host's cores shared out.
   int threads(const RankGroup& group) const;
 
+  bool has_verbs() const { return verbs_ != nullptr; }
   int port() const { return listener_ ? listener_->port() : 0; }
 
   // Makes the links that the front asks for by `group`, and by a second message that `next` receives. An exchange of
@@ -32,12 +34,14 @@ class RankLinks {
 
  private:
   std::vector<Endpoint> endpoints(const LinkTable& table) const;
+  PeerConnection connect(int peer, Link link, MeshConnection mesh, size_t slot_bytes) const;
 
   RankStart start_;
   std::string front_host_;
   int threads_;
   Membership me_;
   std::optional<Listener> listener_;
+  std::shared_ptr<VerbsDevice> verbs_;  // null: this host has none that works
 };
 
 // A message to the front.

@@ -224,12 +224,12 @@ TEST(PairExploration, LostMessages) {
   expect_losses_noticed<2, 12>(2, 3, {{kMany, kBulk}, {kBulk, kOne}, {kOne, kBulk}});
 }
 
-// Larger worlds. With COPRIME_SOAK_SCALE above 1 all of them; else one.
+// Larger worlds. With COPRIME_SOAK_PERCENT above 100 all of them; else one.
 TEST(PairExplorationSoak, LargerWorlds) {
   const WindowPlan one_gate = small_plan(1, 3, false), two_gates = small_plan(2, 3, false);
   expect_three_ranks_sound(one_gate, {{kOne, kMany}, {kMany, kOne}, {kOne, kBulk}});
-  const char* scale = std::getenv("COPRIME_SOAK_SCALE");
-  if (scale == nullptr || std::atoi(scale) <= 1) return;
+  const char* percent = std::getenv("COPRIME_SOAK_PERCENT");
+  if (percent == nullptr || std::atoi(percent) <= 100) return;
   for (const bool early : {false, true}) {
     const WindowPlan plan = small_plan(3, 4, false);
     expect_sound<2, 12>({.plan = &plan, .steps = kDecodeSteps, .early_send_completions = early});

@@ -209,7 +209,7 @@ bool PairMachine::run_window(PairPort& port) {
 }
 
 void PairMachine::send_gate(PairPort& port, const WindowPlan::Gate& gate) {
-  constexpr int64_t kChain = 8;
+  constexpr int64_t kChain = 4;
   const size_t parity = flight_.sequence & 1;
   std::byte* data = flight_.out.data();
   if (!buffers_->window_out[parity].empty()) {
@@ -270,7 +270,7 @@ bool PairMachine::drain(PairPort& port) {
 
 // The peer's receives that are left over are of the same gates as this rank's own, chunk for chunk.
 void PairMachine::send_dummies(PairPort& port) {
-  constexpr int64_t kChain = 8;
+  constexpr int64_t kChain = 4;
   std::array<WorkRequest, kChain> chain;
   while (dummy_gate_ <= window_.posted()) {
     const WindowPlan::Gate& gate = window_.gate(*plan_, dummy_gate_);

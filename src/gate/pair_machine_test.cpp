@@ -50,7 +50,11 @@ struct End {
   }
 
   void start(uint64_t sequence, int entry, size_t bytes, size_t incoming) {
-    machine.start(port, {sequence, entry, kTag, out[sequence & 1].first(bytes), incoming});
+    machine.start(port, {.sequence = sequence,
+                         .entry = entry,
+                         .tag = kTag,
+                         .out = out[sequence & 1].first(bytes),
+                         .incoming = incoming});
   }
   // The peer's barrier, equal to this end's.
   void cross() {

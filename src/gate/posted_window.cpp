@@ -6,7 +6,7 @@
 
 namespace coprime {
 namespace {
-constexpr int64_t kWindowChain = 8;  // receives of one call; a decode vector has at most two
+constexpr int64_t kWindowChain = 4;  // receives of one call; a decode vector has at most two
 }  // namespace
 
 void PostedWindow::open(uint64_t step_first, uint64_t next_gate, RowClass now, RowClass next, uint64_t id_tag) {

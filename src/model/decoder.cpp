@@ -124,6 +124,7 @@ void Decoder::prepare(const StepBatch& batch) {
     if (id < 0 || id >= shape_.vocab)
       fail(ErrorKind::kUsage, "token id {} is outside the vocabulary of {}", id, shape_.vocab);
   }
+  for (int32_t sequence : batch.cancelled) cache_.set_pages(sequence, 0, {});
   spans_.clear();
   int64_t first_row = 0;
   for (const SequenceRows& rows : batch.sequences) {

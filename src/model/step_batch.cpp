@@ -7,7 +7,7 @@
 namespace coprime {
 namespace {
 
-constexpr uint32_t kBatchVersion = 0x43530003, kResultVersion = 0x43520002;
+constexpr uint32_t kBatchVersion = 0x43530004, kResultVersion = 0x43520002;
 constexpr uint32_t kMaxElements = 1u << 28;        // of any list: far above real ones, and no overflow of sizes
 constexpr int64_t kMaxTraceNs = int64_t{1} << 60;  // of a monotonic clock: 36 years
 
@@ -96,6 +96,7 @@ std::vector<std::byte> encode(const StepBatch& batch) {
     writer.put_list(rows.logits);
   }
   writer.put_list(batch.ids);
+  writer.put_list(batch.cancelled);
   return bytes;
 }
 
@@ -132,6 +133,7 @@ StepBatch decode_step_batch(std::span<const std::byte> bytes) {
     total += rows.rows;
   }
   reader.get_list(batch.ids);
+  reader.get_list(batch.cancelled);
   if (total != batch.rows()) fail(ErrorKind::kInternal, "a step of {} rows has {} ids", total, batch.rows());
   reader.expect_end();
   return batch;

@@ -43,6 +43,9 @@ struct StepBatch {
   bool trace = false;     // the ranks return what they did when
   std::vector<SequenceRows> sequences;
   std::vector<int32_t> ids;  // of all rows, sequence after sequence
+  // Sequences given up since the last step: before anything else every rank forgets them, at the same edge of two
+  // steps.
+  std::vector<int32_t> cancelled;
 
   int64_t rows() const { return static_cast<int64_t>(ids.size()); }
 };

@@ -10,7 +10,7 @@ namespace coprime {
 namespace {
 
 StepBatch two_sequences() {
-  StepBatch batch{.step = 77, .trace = true, .ids = {5, 6, 7, 8}};
+  StepBatch batch{.step = 77, .trace = true, .ids = {5, 6, 7, 8}, .cancelled = {3}};
   batch.sequences.push_back({.sequence = 1,
                              .start = 128,
                              .rows = 3,
@@ -27,6 +27,7 @@ TEST(StepBatch, comes_back_as_it_was) {
   EXPECT_EQ(batch.step, 77u);
   EXPECT_TRUE(batch.trace);
   EXPECT_EQ(batch.ids, (std::vector<int32_t>{5, 6, 7, 8}));
+  EXPECT_EQ(batch.cancelled, std::vector<int32_t>{3});
   ASSERT_EQ(batch.sequences.size(), 2u);
   const SequenceRows& first = batch.sequences[0];
   EXPECT_EQ(first.sequence, 1);

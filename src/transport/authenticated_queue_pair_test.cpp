@@ -256,9 +256,10 @@ TEST(Authenticated, limits_leave_room_for_the_proof) {
 
 // All that the limits allow can be posted, whatever its sizes: nothing below aborts.
 TEST(Authenticated, what_the_limits_allow_fits_the_pair_below) {
-  for (const bool apple : {false, true}) {
-    SoftUcOptions options = apple ? apple_uc_options() : SoftUcOptions{};
-    if (!apple) options.max_posted_bytes = 300'000;
+  SoftUcOptions few_bytes, few_frames = apple_uc_options();
+  few_bytes.max_posted_bytes = 300'000;
+  few_frames.send_depth = few_frames.receive_depth = 64;
+  for (const SoftUcOptions& options : {SoftUcOptions{}, few_bytes, apple_uc_options(), few_frames}) {
     for (const size_t bytes : {0u, 1u, 100u, 4072u, 4096u, 4097u, 12'288u, 16'360u}) {
       Ends ends = over_soft_uc(options, options);
       const QueuePairLimits& limits = ends.b.limits();
@@ -268,7 +269,7 @@ TEST(Authenticated, what_the_limits_allow_fits_the_pair_below) {
       std::vector<std::byte> in(bytes);
       for (size_t id = 1; id <= count; ++id) post_receive(ends.b, id, in);
       const size_t sends = static_cast<size_t>(limits.send_depth) / frames;
-      for (size_t id = 1; id <= std::min(sends, count); ++id) post_send(ends.a, id, in);
+      for (size_t id = 1; id <= sends; ++id) post_send(ends.a, id, in);
       EXPECT_EQ(ends.a.failure() + ends.b.failure(), "");
     }
   }
@@ -323,16 +324,19 @@ TEST(Authenticated, completions_that_are_not_the_next_one_end_the_pair) {
 TEST(Authenticated, early_completions_change_no_message) {
   const SoftUcOptions early{.completes_sends_early = true};
   Ends ends = over_soft_uc({}, early);
-  std::vector<std::byte> out(100), in(100);
-  for (uint64_t id = 1; id <= 2000; ++id) {
-    std::ranges::fill(out, static_cast<std::byte>(id));
-    post_receive(ends.b, id, in);
-    post_send(ends.a, id, out);
-    ASSERT_EQ(sent_ids(ends.a), Ids{id});
-    std::ranges::fill(out, std::byte{0});  // the caller's buffer is its own again
+  std::vector<std::byte> out(100), in(200);
+  for (uint64_t id = 1; id <= 2000; id += 2) {
+    for (const uint64_t each : {id, id + 1}) post_receive(ends.b, each, std::span(in).subspan((each & 1) * 100, 100));
+    for (const uint64_t each : {id, id + 1}) {  // the second is posted before the first has left
+      std::ranges::fill(out, static_cast<std::byte>(each));
+      post_send(ends.a, each, out);
+      Completion told;
+      ASSERT_EQ(ends.a.poll({&told, 1}), 1);
+      std::ranges::fill(out, std::byte{0});  // the caller's buffer is its own again
+    }
     poll(ends.a);
-    ASSERT_EQ(received_ids(ends.b), Ids{id}) << ends.b.failure();
-    ASSERT_EQ(in[99], static_cast<std::byte>(id));
+    ASSERT_EQ(received_ids(ends.b), (Ids{id, id + 1})) << ends.b.failure();
+    for (const uint64_t each : {id, id + 1}) ASSERT_EQ(in[(each & 1) * 100 + 99], static_cast<std::byte>(each));
   }
 }
 

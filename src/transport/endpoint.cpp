@@ -43,6 +43,11 @@ void set_buffer(int fd, int option, const char* limit_file) {
   if (limit >= kBufferBytes) set_option(fd, SOL_SOCKET, option, kBufferBytes);
 }
 
+void set_buffers(int fd) {
+  set_buffer(fd, SO_SNDBUF, "/proc/sys/net/core/wmem_max");
+  set_buffer(fd, SO_RCVBUF, "/proc/sys/net/core/rmem_max");
+}
+
 UniqueFd stream_socket(int family) {
   UniqueFd socket(::socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!socket) fail(ErrorKind::kLink, "no socket: {}", errno_text(errno));
@@ -150,9 +155,6 @@ void tune_stream(int fd, Traffic traffic) {
   set_option(fd, IPPROTO_TCP, TCP_KEEPIDLE, kKeepAliveIdleS);
   set_option(fd, IPPROTO_TCP, TCP_KEEPINTVL, kKeepAliveIntervalS);
   set_option(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, traffic == Traffic::kControl ? kControlSilenceMs : kDataSilenceMs);
-  if (traffic == Traffic::kControl) return;
-  set_buffer(fd, SO_SNDBUF, "/proc/sys/net/core/wmem_max");
-  set_buffer(fd, SO_RCVBUF, "/proc/sys/net/core/rmem_max");
 }
 
 Listener Listener::open(const Endpoint& endpoint, bool has_key, std::string_view advice) {
@@ -171,7 +173,7 @@ Listener Listener::open(const Endpoint& endpoint, bool has_key, std::string_view
   for (const Address& address : addresses) {
     UniqueFd socket = stream_socket(address.family());
     set_option(socket.get(), SOL_SOCKET, SO_REUSEADDR, 1);  // a port whose last connections linger is free
-    tune_stream(socket.get(), Traffic::kData);              // connections inherit buffers, which must be set this early
+    set_buffers(socket.get());                              // connections inherit them
     if (::bind(socket.get(), address.get(), address.length()) == 0 && ::listen(socket.get(), kBacklog) == 0) {
       const Address bound = local_address(socket.get());
       return {std::move(socket), bound};
@@ -190,6 +192,7 @@ void Dial::start_next() {
     const Address& address = addresses_[next_++];
     socket_ = stream_socket(address.family());
     tune_stream(socket_.get(), traffic_);
+    if (traffic_ == Traffic::kData) set_buffers(socket_.get());
     if (::connect(socket_.get(), address.get(), address.length()) == 0) {
       state_ = State::kConnected;
       return;

@@ -57,7 +57,8 @@ std::vector<Address> resolve(const Endpoint& endpoint);
 // alive.
 enum class Traffic : uint8_t { kControl, kData };
 
-// No delay, keep-alive, and buffers of 4 MiB where the system allows that many. No effect on what is not TCP.
+// No delay and keep-alive. No effect on what is not TCP. (Buffers of 4 MiB, where the system allows that many, are set
+// by Listener and Dial: they must be there before the connection is.)
 void tune_stream(int fd, Traffic traffic);
 
 class Listener {

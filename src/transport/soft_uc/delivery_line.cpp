@@ -45,9 +45,8 @@ void DeliveryLine::hold(std::vector<std::byte> payload, int64_t left_us) {
   const bool stalls = delay_.stall_every > 0 && messages_ % delay_.stall_every == 0;
   const int64_t jitter_us = static_cast<int64_t>(random_below(static_cast<uint64_t>(delay_.jitter_us) + 1));
   const int64_t due_us = left_us + delay_.base_us + jitter_us + (stalls ? delay_.stall_us : 0);
-  last_due_us_ = std::max(last_due_us_, due_us);
   held_bytes_ += payload.size();
-  held_.push_back({std::move(payload), last_due_us_});
+  held_.push_back({std::move(payload), due_us});
 }
 
 std::optional<std::span<const std::byte>> DeliveryLine::take(int64_t time_us) {

@@ -48,8 +48,7 @@ class DeliveryLine {
   bool idle_;
   std::mt19937_64 random_;
 
-  uint64_t messages_ = 0;  // that were put
-  int64_t last_due_us_ = 0;
+  uint64_t messages_ = 0;                          // that were put
   std::optional<std::vector<std::byte>> swapped_;  // waits for the next message, and follows it
   std::deque<Held> held_;
   size_t held_bytes_ = 0;

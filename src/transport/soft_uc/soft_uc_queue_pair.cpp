@@ -64,6 +64,9 @@ SoftUcQueuePair::SoftUcQueuePair(std::shared_ptr<SoftUcDevice> device, int ordin
       completions_(device_->options()) {}
 
 SoftUcQueuePair::~SoftUcQueuePair() {
+  // A device goes on with what was posted when its software asks no more.
+  sends_may_leave_ = sends_posted_;
+  if (failure_.empty()) move_sends();
   device_->close_regions(static_cast<int>(regions_.size()));
   device_->close_queue_pair();
 }

@@ -80,7 +80,7 @@ TEST(SoftUcWire, a_frame_cut_anywhere_is_put_together) {
 TEST(SoftUcWire, a_time_that_the_peer_invents_delays_nothing) {
   SoftUcOptions options;
   options.delay = {.base_us = 1};
-  for (const int64_t sent_us : {INT64_MIN, INT64_MAX}) {
+  for (const int64_t sent_us : {INT64_MIN, INT64_MAX, now_us() + 3'600'000'000}) {
     LoneEnd end(options);
     post_receive(*end.pair, 1, std::span(end.memory).first(1));
     end.inject(frame(1, 1, sent_us));
@@ -171,23 +171,22 @@ TEST(SoftUcWire, two_processes_exchange_messages_both_ways) {
 TEST(SoftUcWire, a_killed_process_falls_silent_and_nothing_else) {
   auto [mine, yours] = stream_pair();
   auto [beside_me, beside_you] = stream_pair();
-  const pid_t child = ::fork();
-  if (child == 0) {
-    auto pair = connect_soft_uc(std::make_shared<SoftUcDevice>(SoftUcOptions{}), std::move(yours));
-    std::vector<std::byte> memory(100);
-    pair->register_memory(memory);
-    post_send(*pair, 1, memory);
-    (void)!::write(beside_you.get(), "s", 1);
-    while (true) ::pause();
-  }
-  yours.reset();
   auto pair = connect_soft_uc(std::make_shared<SoftUcDevice>(SoftUcOptions{}), std::move(mine));
   std::vector<std::byte> memory(100);
   pair->register_memory(memory);
   post_receive(*pair, 1, memory);
   post_receive(*pair, 2, memory);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    auto peer = connect_soft_uc(std::make_shared<SoftUcDevice>(SoftUcOptions{}), std::move(yours));
+    peer->register_memory(memory);
+    post_send(*peer, 1, memory);
+    if (::send(beside_you.get(), "s", 1, 0) != 1) ::_exit(1);
+    while (true) ::pause();
+  }
+  yours.reset(), beside_you.reset();
   char sent = 0;
-  ASSERT_EQ(::read(beside_me.get(), &sent, 1), 1);
+  EXPECT_EQ(::recv(beside_me.get(), &sent, 1, 0), 1);
   ::kill(child, SIGKILL);
   ::waitpid(child, nullptr, 0);
   EXPECT_EQ(received_ids(*pair), std::vector<uint64_t>{1});
