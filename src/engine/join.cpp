@@ -133,7 +133,8 @@ std::optional<RankEnding> serve_once(const JoinOptions& options, News& news) {
   if (!progress) return std::nullopt;
 
   news.tell(fmt::format("joined {} as rank {} of {}", options.front.text(), seat.rank, seat.ranks));
-  const RankPlacement placement = placement_of(control->socket.get(), options);
+  RankPlacement placement = placement_of(control->socket.get(), options);
+  placement.report = [&news](const std::string& line) { news.tell(line); };
   const auto page = std::make_shared<const ProgressPage>(ProgressPage::create(seat.ranks, ProgressPage::Kind::kMirror));
   const ProgressMirror mirror(page, 1u << seat.rank, std::move(progress->socket));
   Channel channel(std::move(control->socket));

@@ -168,8 +168,10 @@ class Rank {
         make_links(from_json<RankGroup>(message_text(message)));
         decoder_->forget_sequences();
       } else if (message.type == static_cast<uint32_t>(MessageType::kStep)) {
-        if (const std::optional<RankFailure> failure = step(message.bytes))
+        if (const std::optional<RankFailure> failure = step(message.bytes)) {
+          if (placement_.report) placement_.report("a step failed: " + failure->text);
           send_to_front(control_, MessageType::kStepFailed, *failure);
+        }
       } else {
         fail(ErrorKind::kInternal, "expected a step, found a message of type {}", message.type);
       }

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -23,11 +24,12 @@ struct RankHooks {
 
 // Where a rank runs, and what its own operator decides.
 struct RankPlacement {
-  std::string front_host = "127.0.0.1";  // by which it reaches the front's host
-  std::string own_host = "127.0.0.1";    // by which it reached the front: peers find it there
-  std::optional<SecretKey> key;          // none: the front gives one
-  std::filesystem::path model;           // empty: the front's
-  int threads = 0;                       // 0: the front's
+  std::string front_host = "127.0.0.1";            // by which it reaches the front's host
+  std::string own_host = "127.0.0.1";              // by which it reached the front: peers find it there
+  std::optional<SecretKey> key;                    // none: the front gives one
+  std::filesystem::path model;                     // empty: the front's
+  int threads = 0;                                 // 0: the front's
+  std::function<void(const std::string&)> report;  // told of each step that fails, at once; may be empty
   RankHooks hooks;
 };
 

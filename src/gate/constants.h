@@ -9,7 +9,7 @@ namespace coprime {
 inline constexpr size_t DS4_TP_RDMA_MAX_MSG = 16384;        // bytes of one message, the driver's cap
 inline constexpr int DS4_TP_RDMA_RECV_WINDOW = 16;          // gates whose receives are posted ahead
 inline constexpr int DS4_TP_RDMA_BULK_SLOTS = 64;           // requests of one posted chain in a bulk exchange
-inline constexpr int DS4_TP_DEFAULT_GATE_TIMEOUT_MS = 750;  // 1 to DS4_TP_MAX_GATE_TIMEOUT_MS
+inline constexpr int DS4_TP_DEFAULT_GATE_TIMEOUT_MS = 750;  // of 1 to DS4_TP_MAX_GATE_TIMEOUT_MS
 inline constexpr int DS4_TP_MAX_GATE_TIMEOUT_MS = 60000;
 
 // Values that ds4 writes as numbers in its code.
@@ -17,7 +17,6 @@ inline constexpr int kBulkWindowReceives = 256;     // receives of one window of
 inline constexpr int kMaxGrantedDepth = 4096;       // what is believed of a granted queue depth
 inline constexpr int kGateVectorChunks = 2;         // of a decode vector where the cap is DS4_TP_RDMA_MAX_MSG
 inline constexpr int kPeerClosedPolls = 16384;      // between two looks for a closed peer
-inline constexpr int kBulkExtraTimeoutMs = 2000;    // a bulk window's deadline is this much later than a gate's
 inline constexpr int kProfileSamples = 430;         // between two lines of gate_profile
 inline constexpr uint32_t kDecodeBarrier = 0xD1;    // the decode window is armed
 inline constexpr uint32_t kVerifyBarrier = 0xB5;    // the verify window is armed

@@ -24,6 +24,7 @@
 
 #include "base/error.h"
 #include "base/unique_fd.h"
+#include "gate/constants.h"
 #include "gate/peer_link.h"
 #include "gate/peer_watch.h"
 #include "gate/schedule.h"
@@ -52,8 +53,8 @@ struct WorldLinks {
 
 struct ExchangeSettings {
   WaitPolicy wait;
-  int timeout_ms = 5000;  // since the awaited peer's progress counter last moved
-  uint32_t epoch = 1;     // grows when the links of a world are rebuilt
+  int timeout_ms = DS4_TP_DEFAULT_GATE_TIMEOUT_MS;  // since the awaited peer's progress counter last moved
+  uint32_t epoch = 1;                               // grows when the links of a world are rebuilt
 };
 
 class Exchange {

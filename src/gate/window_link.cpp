@@ -47,7 +47,7 @@ class WindowLink final : public PeerLink, private PairPort {
       if (!barrier) break;
       machine_.on_barrier(*this, *barrier);
     }
-    if (machine_.done()) return true;
+    if (machine_.done() && !pair_->holds_sends()) return true;
     if (++polls_ % kPeerClosedPolls == 0) peer_closed();
     note_failure();
     return false;

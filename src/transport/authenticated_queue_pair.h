@@ -39,6 +39,7 @@ class AuthenticatedQueuePair final : public QueuePair {
   const QueuePairLimits& limits() const override { return limits_; }
   const char* name() const override { return name_.c_str(); }
   uint64_t bytes_moved() const override { return inner_->bytes_moved(); }
+  bool holds_sends() const override { return inner_->holds_sends(); }
   pollfd wait_on() const override { return inner_->wait_on(); }
   const std::string& failure() const override { return failure_; }
 

@@ -73,6 +73,9 @@ class QueuePair {
   // Counts up while a message is on its way, where messages are long: a rank whose bytes move is not stuck.
   virtual uint64_t bytes_moved() const { return 0; }
 
+  // Whether messages that were sent leave only while poll() is called: a device in software.
+  virtual bool holds_sends() const { return false; }
+
   // What to give to poll(2) in order to sleep until poll() may have news; fd -1: there is nothing to sleep on.
   virtual pollfd wait_on() const = 0;
 

@@ -44,6 +44,7 @@ class SoftUcQueuePair final : public QueuePair {
   int poll(std::span<Completion> completions) override;
   const QueuePairLimits& limits() const override { return limits_; }
   const char* name() const override { return "soft UC"; }
+  bool holds_sends() const override { return sends_left_ < sends_posted_ && failure_.empty(); }
   pollfd wait_on() const override;
   const std::string& failure() const override { return failure_; }
 
