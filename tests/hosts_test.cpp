@@ -262,7 +262,7 @@ const std::string kMpirun = "timeout 60 mpirun --allow-run-as-root --oversubscri
 bool has_mpirun() { return std::system("mpirun --version >/dev/null 2>&1") == 0; }
 
 TEST(Launchers, mpirun_gives_every_process_its_rank) {
-  if (!has_mpirun()) GTEST_SKIP() << "no mpirun: install openmpi-bin";
+  ASSERT_TRUE(has_mpirun()) << "no mpirun: install openmpi-bin";
   const Scratch scratch;
   std::string words;
   for (const std::string& word : generate_words({})) words += fmt::format(" '{}'", word);
@@ -285,7 +285,7 @@ TEST(Launchers, mpirun_gives_every_process_its_rank) {
 }
 
 TEST(Launchers, a_death_ends_the_job_with_exit_code_4_of_the_front) {
-  if (!has_mpirun()) GTEST_SKIP() << "no mpirun: install openmpi-bin";
+  ASSERT_TRUE(has_mpirun()) << "no mpirun: install openmpi-bin";
   const Scratch scratch;
   // The victim ends with status 0, as mpirun sees it: the front's own code is the job's.
   const std::string script = scratch.write(
@@ -338,7 +338,7 @@ class SshServer {
 };
 
 TEST(Launchers, hosts_of_a_file_are_started_by_ssh_with_the_key_on_its_input) {
-  if (::geteuid() != 0 || !std::filesystem::exists("/usr/sbin/sshd")) GTEST_SKIP() << "needs root and openssh-server";
+  ASSERT_TRUE(::geteuid() == 0 && std::filesystem::exists("/usr/sbin/sshd")) << "needs root and openssh-server";
   const Scratch scratch;
   const SshServer server(scratch);
   std::this_thread::sleep_for(std::chrono::milliseconds(500));
