@@ -1,4 +1,4 @@
-// Element types of checkpoints and of memory.
+// Element types of checkpoints and of memory: plain ones, and the blocks of GGUF, whose elements share scales.
 #pragma once
 
 #include <cstdint>
@@ -6,30 +6,83 @@
 
 namespace coprime {
 
-enum class DType : uint8_t { kF32, kF16, kBF16, kI32, kI64, kU8, kOther };
+enum class DType : uint8_t {
+  kF32,
+  kF16,
+  kBF16,
+  kI32,
+  kI64,
+  kU8,
+  // Blocks along a row, as GGUF lays them out.
+  kQ4_0,
+  kQ4_1,
+  kQ5_0,
+  kQ5_1,
+  kQ8_0,
+  kQ2_K,
+  kQ3_K,
+  kQ4_K,
+  kQ5_K,
+  kQ6_K,
+  kMxfp4,
+  kOther
+};
 
-// Bytes of one element; 0 for kOther (a type that is known to exist and that nothing here computes with).
-constexpr int dtype_bytes(DType type) {
+// A block of a row: so many elements in so many bytes.
+struct BlockShape {
+  int elements = 1, bytes = 0;
+};
+
+// A plain type is a block of one element; kOther (a type that is known to exist and that nothing here computes with)
+// has no bytes.
+constexpr BlockShape block_shape(DType type) {
   switch (type) {
     case DType::kF32:
     case DType::kI32:
-      return 4;
+      return {1, 4};
     case DType::kF16:
     case DType::kBF16:
-      return 2;
+      return {1, 2};
     case DType::kI64:
-      return 8;
+      return {1, 8};
     case DType::kU8:
-      return 1;
+      return {1, 1};
+    case DType::kQ4_0:
+      return {32, 18};  // f16 scale, 16 bytes of nibbles
+    case DType::kQ4_1:
+      return {32, 20};  // f16 scale and minimum, nibbles
+    case DType::kQ5_0:
+      return {32, 22};  // f16 scale, 32 high bits, nibbles
+    case DType::kQ5_1:
+      return {32, 24};
+    case DType::kQ8_0:
+      return {32, 34};  // f16 scale, 32 signed bytes
+    case DType::kQ2_K:
+      return {256, 84};
+    case DType::kQ3_K:
+      return {256, 110};
+    case DType::kQ4_K:
+      return {256, 144};
+    case DType::kQ5_K:
+      return {256, 176};
+    case DType::kQ6_K:
+      return {256, 210};
+    case DType::kMxfp4:
+      return {32, 17};  // e8m0 scale, nibbles of e2m1
     case DType::kOther:
       break;
   }
-  return 0;
+  return {1, 0};
 }
+
+constexpr bool is_block(DType type) { return block_shape(type).elements > 1; }
+
+// Bytes of one element of a plain type; 0 for blocks and kOther.
+constexpr int dtype_bytes(DType type) { return is_block(type) ? 0 : block_shape(type).bytes; }
 
 constexpr bool is_float(DType type) { return type == DType::kF32 || type == DType::kF16 || type == DType::kBF16; }
 
-// "F32", "BF16", ...: the names of safetensors.
+// "F32", "BF16", ...: the names of safetensors, and "Q4_K", ...: those of GGUF.
 constexpr std::string_view dtype_name(DType type) {
   switch (type) {
     case DType::kF32:
@@ -44,6 +97,28 @@ constexpr std::string_view dtype_name(DType type) {
       return "I64";
     case DType::kU8:
       return "U8";
+    case DType::kQ4_0:
+      return "Q4_0";
+    case DType::kQ4_1:
+      return "Q4_1";
+    case DType::kQ5_0:
+      return "Q5_0";
+    case DType::kQ5_1:
+      return "Q5_1";
+    case DType::kQ8_0:
+      return "Q8_0";
+    case DType::kQ2_K:
+      return "Q2_K";
+    case DType::kQ3_K:
+      return "Q3_K";
+    case DType::kQ4_K:
+      return "Q4_K";
+    case DType::kQ5_K:
+      return "Q5_K";
+    case DType::kQ6_K:
+      return "Q6_K";
+    case DType::kMxfp4:
+      return "MXFP4";
     case DType::kOther:
       break;
   }
