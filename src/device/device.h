@@ -94,6 +94,9 @@ class Device {
   // gate's epilogue. Replicated: plain additions in the order of `terms`.
   virtual void add_norm(std::span<const View> terms, View residual, const float* weight, float eps, View normed) = 0;
 
+  // A hint, given while the terms are on their way: add_norm() of these comes next.
+  virtual void expect_add_norm(View /*residual*/, const float* /*weight*/) {}
+
   // out = ((terms[0] + terms[1]) + terms[2]) + ... Replicated.
   virtual void sum(std::span<const View> terms, View out) = 0;
 

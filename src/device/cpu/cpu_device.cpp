@@ -19,6 +19,7 @@ constexpr int64_t kChunkedRows = 16;
 // An operation on fewer elements than this is done by the caller alone: waking the others would cost more.
 constexpr int64_t kAloneElements = 1 << 14;
 constexpr int64_t kAloneWeightBytes = 1 << 15;
+constexpr size_t kLineBytes = 64;
 constexpr int64_t kAttentionRows = 16;  // of one work item
 // Long operations are counted in parts of about this size.
 constexpr int64_t kCountedProducts = 1 << 26, kCountedRows = 64;
@@ -102,6 +103,16 @@ class CpuDevice final : public Device {
         rows_.rms_norm(row, residual.columns, weight, eps, normed.row(r));
       }
     });
+  }
+
+  void expect_add_norm(View residual, const float* weight) override {
+    if (residual.rows != 1) return;  // many rows do not stay in the first caches
+    const auto bytes = static_cast<size_t>(residual.columns) * sizeof(float);
+    for (size_t at = 0; at < bytes; at += kLineBytes) {
+      __builtin_prefetch(reinterpret_cast<const std::byte*>(residual.data) + at, 1);
+      if (weight == nullptr) continue;
+      __builtin_prefetch(reinterpret_cast<const std::byte*>(weight) + at);
+    }
   }
 
   void zero(View out) override {
