@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/hex.h"
 #include "checkpoint/checkpoint.h"
 #include "model/gates.h"
 #include "trace/clock_id.h"
@@ -13,25 +14,22 @@
 namespace coprime {
 namespace {
 
-// The ranks' own deadlines pass first, and say more.
+// Beyond the ranks' own deadlines, which pass first and say more.
 constexpr int kFrontsPatienceMs = 1000;
-
-std::string hex(const WorldId& id) {
-  std::string text;
-  for (std::byte byte : id) text += fmt::format("{:02x}", static_cast<unsigned>(byte));
-  return text;
-}
+// Once a rank has failed, the others know within some milliseconds: so long may one of them neither move nor report.
+constexpr int kAfterFailureMs = 500;
 
 }  // namespace
 
 Front::Front(const WorldOptions& options)
     : options_(options),
       plan_(read_model_shape(options.model), options.plan),
+      schedule_(make_decode_schedule(plan_, options.max_rows)),
       pages_per_sequence_(static_cast<int>((options.context + kPageTokens - 1) / kPageTokens)) {
   const Checkpoint checkpoint = Checkpoint::open(options.model);
   check_checkpoint(checkpoint, plan_);  // one clear error, before anything is started
-  largest_slot_bytes(schedule());       // likewise
-  if (options_.remote.ranks > 0) facts_ = collect_facts(checkpoint, plan_, schedule(), {}, [] {});
+  largest_slot_bytes(schedule_);        // likewise
+  if (options_.remote.ranks > 0) facts_ = collect_facts(checkpoint, plan_, schedule_, {}, [] {});
   world_ = std::make_unique<World>(plan_.ranks(), options_.launch, options_.remote, options_.report);
   try {
     start();
@@ -44,7 +42,7 @@ Front::~Front() {
   if (world_) world_->stop({});
 }
 
-GateSchedule Front::schedule() const { return make_decode_schedule(plan_, options_.max_rows); }
+int Front::patience_ms() const { return options_.gate_timeout_ms + kFrontsPatienceMs; }
 
 void Front::start() {
   const RemoteOptions& remote = options_.remote;
@@ -58,7 +56,7 @@ void Front::start() {
                   .sequences = options_.sequences,
                   .gate_timeout_ms = options_.gate_timeout_ms,
                   .port = options_.port,
-                  .world = hex(make_world_id()),
+                  .world = to_hex(make_world_id()),
                   .hash_gates = options_.hash_gates,
                   .wire_auth = options_.wire_auth,
                   .gate_profile = options_.gate_profile,
@@ -105,8 +103,7 @@ void Front::end_world(const Error& error) {
 }
 
 void Front::fail_step(const std::vector<RankReport>& reports, const std::string& doing) {
-  const int patience_ms = options_.gate_timeout_ms + kFrontsPatienceMs;
-  const Error error = *world_->explain(reports, doing, patience_ms, epoch_);
+  const Error error = *world_->explain(reports, doing, patience_ms(), epoch_);
   const bool all_there = std::ranges::all_of(reports, [](const RankReport& report) {
     return report.kind == RankReport::Kind::kMessage || report.kind == RankReport::Kind::kFailed;
   });
@@ -129,9 +126,8 @@ const std::vector<RowLogits>& Front::step(StepBatch& batch) {
   const std::vector<std::byte> bytes = encode(batch);
   const std::string doing = fmt::format("in step {}", batch.step);
   for (int rank = 0; rank < plan_.ranks(); ++rank) world_->send(rank, MessageType::kStep, bytes);
-  const int patience_ms = options_.gate_timeout_ms + kFrontsPatienceMs;
   const std::vector<RankReport> reports = world_->listen(
-      MessageType::kResult, {.quiet_ms = patience_ms, .after_failure_ms = patience_ms, .for_movers = true});
+      MessageType::kResult, {.quiet_ms = patience_ms(), .after_failure_ms = kAfterFailureMs, .for_movers = true});
   const auto is_result = [](const RankReport& report) { return report.kind == RankReport::Kind::kMessage; };
   if (!std::ranges::all_of(reports, is_result)) fail_step(reports, doing);
   std::vector<StepResult> results;
@@ -161,7 +157,7 @@ void Front::merge(const std::vector<StepResult>& results, const StepBatch& batch
     for (size_t gate = 0; gate < result.gate_hashes.size(); ++gate) {
       if (result.gate_hashes[gate] != results[0].gate_hashes.at(gate)) {
         fail(ErrorKind::kInternal, "ranks 0 and {} hold different bits after step {}, {}", rank, batch.step,
-             gate_text(schedule().at(gate)));
+             gate_text(schedule_.at(gate)));
       }
     }
     compute_us += result.compute_us;

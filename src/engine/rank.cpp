@@ -18,6 +18,10 @@ namespace {
 
 // Between two steps of a busy front a rank stays awake so long; then it sleeps, and an idle rank costs nothing.
 constexpr int64_t kAwakeUs = 200;
+// After a failed step: how long the front may be silent before a rank of another host leaves it. The cable that failed
+// the step may be the front's too, and the kernel would take much longer to give it up.
+constexpr int64_t kSilenceUs = 1'500'000;
+constexpr int kListenMs = 100;
 
 // The front's word, or its silence, that ends a rank. Thrown and caught in this file only.
 struct FrontEnded {
@@ -110,8 +114,16 @@ class Rank {
   }
 
   void receive_into(Message& message, int64_t awake_us) {
-    if (control_.receive(message, -1, awake_us) != Channel::Received::kMessage)
+    Channel::Received received;
+    while ((received = control_.receive(message, failed_ ? kListenMs : -1, awake_us)) == Channel::Received::kTimeout) {
+      if (progress_->front_is_silent(kSilenceUs)) {
+        throw FrontEnded{{RankEnding::Why::kFrontGone, ErrorKind::kLink,
+                          "the front is not heard any more: see whether its host is up and the cable in its place"}};
+      }
+    }
+    if (received == Channel::Received::kClosed)
       throw FrontEnded{{RankEnding::Why::kFrontGone, ErrorKind::kLink, "the front is gone"}};
+    failed_ = false;
     if (message.type != static_cast<uint32_t>(MessageType::kStop)) return;
     const std::string reason(message_text(message));
     throw FrontEnded{{reason.empty() ? RankEnding::Why::kDone : RankEnding::Why::kDismissed, ErrorKind::kLink, reason}};
@@ -171,6 +183,7 @@ class Rank {
         if (const std::optional<RankFailure> failure = step(message.bytes)) {
           if (placement_.report) placement_.report("a step failed: " + failure->text);
           send_to_front(control_, MessageType::kStepFailed, *failure);
+          failed_ = true;
         }
       } else {
         fail(ErrorKind::kInternal, "expected a step, found a message of type {}", message.type);
@@ -212,6 +225,7 @@ class Rank {
   GateSchedule schedule_;
   std::optional<RankLinks> links_;
   uint32_t epoch_ = 0;
+  bool failed_ = false;  // the last step; the front has not answered yet
   // Those that watch the gates, as settings and steps ask. They outlive the communicator that they watch.
   std::optional<GateProfile> profile_;
   std::optional<GateTrace> trace_;

@@ -1,6 +1,7 @@
 #include "engine/rank_links.h"
 
 #include "base/error.h"
+#include "base/hex.h"
 #include "transport/authenticated_queue_pair.h"
 #include "transport/shm/region_handoff.h"
 #include "transport/tcp/tcp_queue_pair.h"
@@ -14,9 +15,7 @@ constexpr int kConnectTimeoutMs = 10'000;
 
 WorldId world_id_from_hex(const std::string& text) {
   WorldId id{};
-  if (text.size() != 2 * id.size() || text.find_first_not_of("0123456789abcdef") != std::string::npos)
-    fail(ErrorKind::kInternal, "a world's id of {} digits", text.size());
-  for (size_t i = 0; i < id.size(); ++i) id[i] = static_cast<std::byte>(std::stoul(text.substr(2 * i, 2), nullptr, 16));
+  if (!from_hex(text, id)) fail(ErrorKind::kInternal, "\"{}\" is no world's id", text);
   return id;
 }
 
@@ -83,8 +82,9 @@ std::unique_ptr<Exchange> RankLinks::make(Channel& control, const RankGroup& gro
                                           const GateSchedule& schedule,
                                           const std::shared_ptr<const ProgressPage>& progress) {
   me_.epoch = group.epoch;
+  const size_t slot_bytes = largest_slot_bytes(schedule);
   SharedRegion shared;
-  if (!group.ranks.empty()) shared = share_region(me_, group.ranks, largest_slot_bytes(schedule), kShareTimeoutMs);
+  if (!group.ranks.empty()) shared = share_region(me_, group.ranks, slot_bytes, kShareTimeoutMs);
   send_to_front(control, MessageType::kShared, GroupResult{shared.region != nullptr, shared.failure});
 
   const auto table = from_json<LinkTable>(message_text(next(MessageType::kConnect)));
@@ -104,7 +104,7 @@ std::unique_ptr<Exchange> RankLinks::make(Channel& control, const RankGroup& gro
     for (int peer = 0; peer < me_.ranks; ++peer) {
       const auto at = static_cast<size_t>(peer);
       if ((connected >> peer & 1) != 0)
-        links.peers[at] = connect(peer, table.peers[at].link, std::move(mesh[at]), largest_slot_bytes(schedule));
+        links.peers[at] = connect(peer, table.peers[at].link, std::move(mesh[at]), slot_bytes);
     }
   }
   const ExchangeSettings settings{.wait = choose_wait_policy(usable_cores(), group.ranks_on_host, threads(group)),
