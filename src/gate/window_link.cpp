@@ -39,13 +39,7 @@ class WindowLink final : public PeerLink, private PairPort {
   }
 
   bool done() override {
-    std::array<Completion, kPolledCompletions> completions;
-    const int count = pair_->poll(completions);
-    for (int i = 0; i < count; ++i) machine_.on_completion(*this, completions[static_cast<size_t>(i)]);
-    while (machine_.wants_barrier()) {
-      const std::optional<Barrier> barrier = side_.receive();
-      if (!barrier) break;
-      machine_.on_barrier(*this, *barrier);
+    while (advance()) {  // nothing may be left that no descriptor would tell of while the rank sleeps
     }
     if (machine_.done() && !pair_->holds_sends()) return true;
     if (++polls_ % kPeerClosedPolls == 0) peer_closed();
@@ -78,6 +72,21 @@ class WindowLink final : public PeerLink, private PairPort {
   const std::string& failure() const override { return failure_; }
 
  private:
+  // Whether there was anything to go on with.
+  bool advance() {
+    std::array<Completion, kPolledCompletions> completions;
+    const int count = pair_->poll(completions);
+    for (int i = 0; i < count; ++i) machine_.on_completion(*this, completions[static_cast<size_t>(i)]);
+    bool advanced = count > 0;
+    while (machine_.wants_barrier()) {
+      const std::optional<Barrier> barrier = side_.receive();
+      if (!barrier) break;
+      machine_.on_barrier(*this, *barrier);
+      advanced = true;
+    }
+    return advanced;
+  }
+
   // Fills in buffers_.
   Buffer lay_out(std::span<std::byte> out_slots) {
     const size_t window = whole_lines(plan_.largest_capacity()),

@@ -38,9 +38,7 @@ MessageStream::MessageStream(UniqueFd socket, size_t max_message_bytes)
 }
 
 bool MessageStream::send(std::span<const std::byte> payload) {
-  if (sent_ == 0) {
-    sending_ = {kMagic, static_cast<uint32_t>(payload.size()), ++messages_sent_, now_us()};
-  }
+  if (sent_ == 0) sending_ = {kMagic, static_cast<uint32_t>(payload.size()), messages_sent_ + 1, now_us()};
   const size_t total = sizeof sending_ + payload.size();
   while (sent_ < total && !sends_vanish_) {
     const size_t of_header = std::min(sent_, sizeof sending_), of_payload = sent_ - of_header;
@@ -61,6 +59,7 @@ bool MessageStream::send(std::span<const std::byte> payload) {
     }
   }
   sent_ = 0;
+  ++messages_sent_;
   return true;
 }
 
