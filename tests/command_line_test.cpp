@@ -261,6 +261,29 @@ TEST(Link, refuses_sizes_models_and_rank_counts_that_it_cannot_measure) {
       {"standard output"});
 }
 
+TEST(Bench, measures_prefill_and_decode_beside_a_plain_read) {
+  const ProgramResult result =
+      run_program({"bench", "--model", kModel, "--ranks", "2", "--threads", "1", "--prompt-tokens", "20",
+                   "--decode-tokens", "5", "--batch", "3", "--repeat", "1", "--json"});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  const auto figures = nlohmann::json::parse(result.out);
+  for (const char* name : {"prefill_tok_s", "decode_tok_s", "first_token_ms", "weights_gb_s", "read_gb_s", "start_ms"})
+    EXPECT_GT(figures.at(name).get<double>(), 0) << name;
+  EXPECT_GT(figures.at("gate_share").get<double>(), 0);
+  EXPECT_LT(figures.at("gate_share").get<double>(), 1);
+  EXPECT_EQ(figures.at("read_threads"), 2);
+  EXPECT_EQ(figures.at("batch"), 3);
+  int64_t weights = 0;
+  for (const auto& rank : figures.at("ranks")) weights += rank.at("weight_bytes").get<int64_t>();
+  EXPECT_LE(figures.at("step_weight_bytes").get<int64_t>(), weights);
+  EXPECT_GT(figures.at("step_weight_bytes").get<int64_t>(), weights / 2);
+}
+
+TEST(Bench, refuses_more_tokens_than_the_context_holds) {
+  expect_refusal(run_program({"bench", "--model", kModel, "--prompt-tokens", "100000"}), 2,
+                 {"100000", "measure fewer"});
+}
+
 TEST(Logits, writes_what_transformers_says) {
   for (const std::string name : {"llama-9q3kv-tied", "mini-qwen35"}) {
     const Golden golden = read_golden(name);

@@ -28,6 +28,7 @@ int run(int argc, char** argv) {
   coprime::WorldSettings world;
   coprime::GenerateSettings generate;
   coprime::LogitsSettings logits;
+  coprime::BenchSettings bench;
   coprime::LinkSettings link;
   CLI::App* generate_command = app.add_subcommand("generate", "continue a text, streaming");
   coprime::add_world_flags(*generate_command, world);
@@ -35,6 +36,9 @@ int run(int argc, char** argv) {
   CLI::App* logits_command = app.add_subcommand("logits", "teacher-forced logits of given ids");
   coprime::add_world_flags(*logits_command, world);
   coprime::add_logits_flags(*logits_command, logits);
+  CLI::App* bench_command = app.add_subcommand("bench", "speed of prefill and decode beside the memory's");
+  coprime::add_world_flags(*bench_command, world);
+  coprime::add_bench_flags(*bench_command, bench);
   CLI::App* link_command = app.add_subcommand("link", "measure what joins the ranks, and what follows");
   coprime::add_link_flags(*link_command, link);
 
@@ -45,7 +49,7 @@ int run(int argc, char** argv) {
   CLI::App* key_command = app.add_subcommand("key", "make a key file for the hosts of a world");
   coprime::add_key_flags(*key_command, key);
 
-  for (CLI::App* command : {generate_command, logits_command, link_command, rank_command, key_command}) {
+  for (CLI::App* command : {generate_command, logits_command, bench_command, link_command, rank_command, key_command}) {
     command->fallthrough();  // --config may stand behind the command, too
     command->allow_config_extras(CLI::config_extras_mode::error);
   }
@@ -62,12 +66,13 @@ int run(int argc, char** argv) {
   }
   if (key_command->parsed()) coprime::run_key(key);
   if (rank_command->parsed()) return coprime::run_rank_command(rank);
-  if (generate_command->parsed() || logits_command->parsed()) {
+  if (generate_command->parsed() || logits_command->parsed() || bench_command->parsed()) {
     const auto process = world.launched();
     if (process && process->rank > 0) return coprime::run_launched_rank(world, *process);
   }
   if (generate_command->parsed()) coprime::run_generate(world, generate);
   if (logits_command->parsed()) coprime::run_logits(world, logits);
+  if (bench_command->parsed()) coprime::run_bench(world, bench);
   if (link_command->parsed()) coprime::run_link(link);
   return 0;
 }

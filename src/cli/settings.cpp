@@ -137,6 +137,16 @@ void add_logits_flags(CLI::App& app, LogitsSettings& s) {
   add(app, "--out", s.out, "safetensors file to write: `logits`, f32, the ids' shape and the vocabulary")->required();
 }
 
+void add_bench_flags(CLI::App& app, BenchSettings& s) {
+  add(app, "--prompt-tokens", s.prompt_tokens, "of each sequence")->check(in_range(1, 1 << 20))->capture_default_str();
+  add(app, "--decode-tokens", s.decode_tokens, "of each sequence")->check(in_range(1, 1 << 20))->capture_default_str();
+  add(app, "--batch", s.batch, "sequences side by side")->check(in_range(1, 4096))->capture_default_str();
+  add(app, "--repeat", s.repeat, "measured rounds, after one to warm up")
+      ->check(in_range(1, 1000))
+      ->capture_default_str();
+  add(app, "--json", s.json, "one JSON object instead of the table");
+}
+
 void add_link_flags(CLI::App& app, LinkSettings& s) {
   add(app, "--ranks", s.ranks, "number of ranks on this host")->check(in_range(2, kMaxRanks))->capture_default_str();
   add(app, "--link", s.link, "what joins the ranks; auto: shared memory")

@@ -69,9 +69,15 @@ struct LinkSettings {
   bool exact = false, json = false;
 };
 
+struct BenchSettings {
+  int prompt_tokens = 512, decode_tokens = 128, batch = 1, repeat = 3;
+  bool json = false;
+};
+
 void add_world_flags(CLI::App& app, WorldSettings& settings);
 void add_generate_flags(CLI::App& app, GenerateSettings& settings);
 void add_logits_flags(CLI::App& app, LogitsSettings& settings);
+void add_bench_flags(CLI::App& app, BenchSettings& settings);
 void add_link_flags(CLI::App& app, LinkSettings& settings);
 void add_rank_flags(CLI::App& app, RankSettings& settings);
 void add_key_flags(CLI::App& app, KeySettings& settings);

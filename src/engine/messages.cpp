@@ -86,6 +86,7 @@ template <class Field, class T>
 void visit(Field&& field, T& value) requires std::same_as<std::remove_const_t<T>, RankReady> {
   field("order", value.order);
   field("device", value.device);
+  field("step_bytes", value.step_bytes);
   field("weight_bytes", value.weight_bytes);
   field("cache_bytes", value.cache_bytes);
   field("resident_bytes", value.resident_bytes);

@@ -86,6 +86,7 @@ struct LinkReport {
 struct RankReady {
   std::string order;  // the classes of its kernels: the same on every rank in exact mode
   std::string device;
+  int64_t step_bytes = 0;                                         // of the weights, those that every step reads
   int64_t weight_bytes = 0, cache_bytes = 0, resident_bytes = 0;  // resident: the process's anonymous memory
   std::string tally;
   std::vector<std::string> unused;

@@ -165,6 +165,7 @@ class Rank {
     send_to_front(control_, MessageType::kReady,
                   RankReady{.order = order_text(*device_),
                             .device = device_->description(),
+                            .step_bytes = decoder_->weights().step_bytes,
                             .weight_bytes = decoder_->weights().bytes,
                             .cache_bytes = cache.kv_bytes() + cache.state_bytes(),
                             .resident_bytes = anonymous_bytes(),

@@ -69,6 +69,11 @@ ModelWeights load_weights(const Checkpoint& checkpoint, const ShardPlan& plan, i
   };
   add_bytes(weights.model);
   for (const WeightSet& layer : weights.layers) add_bytes(layer);
+  weights.step_bytes = weights.bytes;
+  if (!plan.shape().tied_head) {
+    for (const Component& component : weights.model[TensorId::kEmbedding].components)
+      weights.step_bytes -= static_cast<int64_t>(component.bytes.size());
+  }
   return weights;
 }
 
