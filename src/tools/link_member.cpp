@@ -69,6 +69,7 @@ class LinkMember {
     try {
       check_memory(trial_, group.ranks_on_host);
       exchange_ = links_.make(front_, group, link_schedule(trial_), progress_);
+      progress_->advance(start_.rank);
       if (trial_.kind == LinkTrial::Kind::kGate) make_bare(usable_cores() >= group.ranks_on_host);
     } catch (const std::exception& error) {
       drop_links();

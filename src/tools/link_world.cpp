@@ -8,7 +8,7 @@ namespace coprime {
 namespace {
 
 // Making links has deadlines of its own, which pass first and say more.
-constexpr int kLinkingQuietMs = 25'000, kLinkingAfterFailureMs = 12'000;
+constexpr int kLinkingQuietMs = 16'000, kLinkingAfterFailureMs = 12'000;
 // A rank that makes or fills long vectors is quiet for a while.
 constexpr int kTrialQuietMs = 15'000;
 // How much longer than the time-out the others have when a member failed.
