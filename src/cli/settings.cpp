@@ -192,8 +192,8 @@ RemoteOptions RanksSettings::remote_options() const {
   RemoteOptions result{.ranks = remote, .key = key(), .ssh = ssh, .timeout_ms = join_timeout * 1000};
   if (const auto job = launched()) {
     if (!hosts.empty() || remote != 0)
-      fail(ErrorKind::kUsage, "{} started the ranks: --hosts and --remote have no place there (or --launcher none)",
-           job->launcher);
+      fail(ErrorKind::kUsage,
+           "{} started the ranks: leave --hosts and --remote away, or ignore it with --launcher none", job->launcher);
     if (ranks && *ranks != job->ranks)
       fail(ErrorKind::kUsage, "--ranks {}, and {} started {} processes: leave the flag away", *ranks, job->launcher,
            job->ranks);

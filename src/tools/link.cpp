@@ -1,7 +1,7 @@
 #include "tools/link.h"
 
 #include <algorithm>
-#include <set>
+#include <map>
 
 #include "base/error.h"
 
@@ -95,12 +95,13 @@ Figures figures_of(std::vector<int64_t> nanoseconds) {
 LinkFigures measure_links(LinkWorld& world, const MeasureOptions& options) {
   LinkFigures figures{
       .ranks = world.ranks(), .timeout_ms = world.timeout_ms(), .hosts = world.hosts(), .options = options};
-  std::set<int> lost;  // that something was left out for
+  std::map<int, std::string> lost;  // ranks that something was left out for, and why
   const auto all_answer = [&](const std::vector<int>& members) {
     bool all = true;
     for (const int rank : members) {
-      if (world.answers(rank)) continue;
-      lost.insert(rank);
+      std::string why = world.loss(rank);
+      if (why.empty()) continue;
+      lost.try_emplace(rank, std::move(why));
       all = false;
     }
     return all;
@@ -129,9 +130,8 @@ LinkFigures measure_links(LinkWorld& world, const MeasureOptions& options) {
     if (!bare.empty()) gate.floor_p50_us = figures_of(bare).p50;
     figures.gate.push_back(gate);
   }
-  if (!lost.empty())
-    figures.failures.push_back(fmt::format("not measured: what rank{} {} would have taken part in afterwards",
-                                           lost.size() == 1 ? "" : "s", fmt::join(lost, ", ")));
+  for (const auto& [rank, why] : lost)
+    figures.failures.push_back(fmt::format("all that rank {} was still to take part in was left out: {}", rank, why));
   return figures;
 }
 

@@ -17,12 +17,13 @@ constexpr int kBarePatienceMs = 5000;
 
 void check_memory(const LinkTrial& trial, int members_on_host) {
   // Slots and the floor's, two of each, and a rank's own vectors.
-  const int64_t vectors = 4 + 2 * kStreamPushes, available = available_memory_bytes();
-  if (trial.bytes < available / (members_on_host * vectors)) return;
+  const int64_t vectors = members_on_host * (4 + 2 * kStreamPushes), available = available_memory_bytes();
+  if (trial.bytes < available / vectors) return;
   fail(ErrorKind::kUsage,
-       "{} rank{} with vectors of {} bytes need{} {} times {} MiB, {} MiB are available: leave out large --sizes",
-       members_on_host, members_on_host == 1 ? "" : "s", trial.bytes, members_on_host == 1 ? "s" : "", members_on_host,
-       (trial.bytes >> 20) * vectors, available >> 20);
+       "vectors of {} bytes take {} MiB on a host with {} rank{}, {} MiB are available: leave out "
+       "large --sizes",
+       trial.bytes, (trial.bytes >> 10) * vectors >> 10, members_on_host, members_on_host == 1 ? "" : "s",
+       available >> 20);
 }
 
 class LinkMember {

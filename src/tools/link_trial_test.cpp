@@ -35,12 +35,13 @@ std::vector<TrialReport> run_on(Link link, int ranks, LinkTrial trial, int timeo
 }
 
 TEST(LinkTrial, a_pair_times_and_compares_every_transfer_on_every_link) {
-  for (const Link link : {Link::kShm, Link::kTcp}) {
+  for (const Link link : {Link::kShm, Link::kTcp, Link::kUc, Link::kApple}) {
     for (const int64_t bytes : {4, 4096, 20480, 200'000}) {
       const auto reports = run_on(link, 2, {.kind = LinkTrial::Kind::kPair, .bytes = bytes, .repeat = 3});
       for (const TrialReport& report : reports) {
         EXPECT_EQ(report.failure, "");
-        EXPECT_EQ(report.link, testing::link_name(link));
+        const bool is_uc = link == Link::kUc || link == Link::kApple;
+        EXPECT_EQ(report.link, is_uc ? "soft UC" : testing::link_name(link));
         EXPECT_EQ(report.wrong, 0);
         // One way, there and back, a stream to this rank, and both streams' half.
         EXPECT_EQ(report.transfers, 3 * (1 + 1 + 2 * kStreamPushes));
@@ -57,7 +58,7 @@ TEST(LinkTrial, a_pair_times_and_compares_every_transfer_on_every_link) {
 }
 
 TEST(LinkTrial, gates_by_all_ways_give_the_sum_at_every_rank_count) {
-  for (const Link link : {Link::kShm, Link::kTcp, Link::kMixed}) {
+  for (const Link link : {Link::kShm, Link::kTcp, Link::kMixed, Link::kUc, Link::kApple}) {
     for (const int ranks : {2, 3, 5}) {
       for (const int64_t bytes : {4, 1020, 16384}) {
         for (const TrialReport& report :

@@ -24,8 +24,8 @@ class LinkWorld {
   virtual int ranks() const = 0;
   virtual int timeout_ms() const = 0;
   virtual std::vector<LinkHost> hosts() const = 0;
-  // Whether a rank can take part in another trial: it is not lost.
-  virtual bool answers(int rank) const = 0;
+  // Why a rank takes part in no further trial: "rank 2 (10.0.0.3:5123) hung up". Empty: it does.
+  virtual std::string loss(int rank) = 0;
   // Reports by member. One that is lost has a report that says so.
   virtual std::vector<TrialReport> run(const LinkTrial& trial) = 0;
 };
@@ -52,7 +52,7 @@ class RankedLinkWorld final : public LinkWorld {
   int ranks() const override { return world_.ranks(); }
   int timeout_ms() const override { return options_.timeout_ms; }
   std::vector<LinkHost> hosts() const override;
-  bool answers(int rank) const override { return world_.answers(rank); }
+  std::string loss(int rank) override { return world_.answers(rank) ? std::string() : world_.loss(rank); }
   pid_t process(int rank) const { return world_.process(rank); }
   // Error(kUsage) when the vectors do not fit a member's memory.
   std::vector<TrialReport> run(const LinkTrial& trial) override;

@@ -117,6 +117,20 @@ TEST_F(LinkHosts, whose_far_rank_is_killed_in_a_trial_end_at_once_and_name_it) {
   EXPECT_NE(link.out().find("hung up"), std::string::npos) << link.out();
 }
 
+TEST_F(LinkHosts, whose_far_rank_is_killed_while_others_are_measured_name_it_and_keep_their_figures) {
+  HostProgram far = start_far_rank(),
+              link = start_link({"--sizes", "4K", "--repeat", "5000", "--gate-timeout-ms", "20000"});
+  ASSERT_TRUE(far.says("joined", kPatienceMs)) << far.err();
+  ::usleep(200'000);
+  far.signal(SIGKILL);
+  const auto figures = figures_of(link, 4);
+  EXPECT_EQ(figures["pairs"].size(), 2u) << link.out();
+  ASSERT_EQ(figures["failures"].size(), 1u) << link.out();
+  const std::string why = figures["failures"][0];
+  EXPECT_NE(why.find("left out: rank 2 (10.77.0.2"), std::string::npos) << why;
+  EXPECT_NE(why.find("hung up"), std::string::npos) << why;
+}
+
 TEST_F(LinkHosts, whose_far_rank_is_stopped_in_a_trial_end_and_it_serves_the_next_world_when_it_goes_on) {
   HostProgram far = start_far_rank(false),
               link = start_link({"--sizes", "4K", "--repeat", "3000", "--gate-timeout-ms", "1000"});
