@@ -1,5 +1,5 @@
 // The floor of an exchange: what N ranks cannot do faster, with nothing of an engine around it. No sequence is checked,
-// nobody is blamed, and who stands still is noticed late: for measuring only.
+// no deadline kept, nobody blamed: for measuring only.
 //
 // Each rank copies its vector out, waits for all others, and adds all vectors in rank order. Over shared memory it is
 // copy, flag, sum; over sockets each rank sends its vector to every other and reads theirs; ranks may be joined either
@@ -29,6 +29,9 @@
 #include "transport/shm/shm_region.h"
 
 namespace coprime {
+
+// Told now and then while an exchange waits how long nothing has moved (0: a byte did), and may end it by an exception.
+using BareWatch = std::function<void(int64_t still_us)>;
 
 namespace bare {
 
@@ -62,10 +65,13 @@ __attribute__((target("avx2"))) inline void add_avx2(std::span<const float* cons
 // every look. The clock is read once in many looks.
 class Spin {
  public:
-  Spin(bool own_core, int patience_ms) : spins_(own_core ? 4000 : 0), patience_ms_(patience_ms) {}
-  void moved() { since_us_ = 0; }
+  Spin(bool own_core, const BareWatch& watch) : spins_(own_core ? 4000 : 0), watch_(watch) {}
+  void moved() {
+    since_us_ = 0;
+    if (watch_) watch_(0);
+  }
   void pause() {
-    if ((++looks_ & 1023) == 0) look_at_the_clock();
+    if ((++looks_ & 1023) == 0 && watch_) look_at_the_clock();
     if (spins_ == 0) {
       ::sched_yield();
       return;
@@ -80,12 +86,11 @@ class Spin {
   void look_at_the_clock() {
     const int64_t time_us = now_us();
     if (since_us_ == 0) since_us_ = time_us;
-    if (time_us - since_us_ > int64_t{patience_ms_} * 1000)
-      fail(ErrorKind::kLink, "the bare exchange stood still for {} ms: a rank is stopped, stuck or gone", patience_ms_);
+    watch_(std::max<int64_t>(time_us - since_us_, 1));
   }
 
   int spins_;
-  const int patience_ms_;
+  const BareWatch& watch_;
   uint32_t looks_ = 0;
   int64_t since_us_ = 0;  // nothing has moved; 0: not looked yet
 };
@@ -111,11 +116,9 @@ struct BareLinks {
 
 class BareExchange {
  public:
-  // Vectors of max_bytes at most. Error(kLink) ends an exchange in which nothing moves for patience_ms; `moving` is
-  // called when something does on a socket.
-  BareExchange(BareLinks links, size_t max_bytes, bool own_core, int patience_ms = 60'000,
-               std::function<void()> moving = {})
-      : links_(std::move(links)), own_core_(own_core), patience_ms_(patience_ms), moving_(std::move(moving)) {
+  // Vectors of max_bytes at most. Without a watch an exchange waits for ever.
+  BareExchange(BareLinks links, size_t max_bytes, bool own_core, BareWatch watch = {})
+      : links_(std::move(links)), own_core_(own_core), watch_(std::move(watch)) {
     links_.sockets.resize(static_cast<size_t>(links_.ranks));
     theirs_.resize(links_.sockets.size());
     for (size_t peer = 0; peer < theirs_.size(); ++peer) {
@@ -133,7 +136,7 @@ class BareExchange {
     std::array<const float*, kMaxRanks> vectors{};
     vectors[static_cast<size_t>(links_.rank)] = in;
     if (links_.region) publish(in, count);
-    bare::Spin spin(own_core_, patience_ms_);
+    bare::Spin spin(own_core_, watch_);
     move_over_sockets(in, count, spin);
     for (size_t peer = 0; peer < theirs_.size(); ++peer) {
       if (links_.sockets[peer]) vectors[peer] = theirs_[peer].data();
@@ -178,7 +181,6 @@ class BareExchange {
         complete = complete && sent[peer] == bytes && got[peer] == bytes;
       }
       if (any) spin.moved();
-      if (any && moving_) moving_();
       if (!complete) spin.pause();
     }
   }
@@ -194,8 +196,7 @@ class BareExchange {
 
   BareLinks links_;
   const bool own_core_;
-  const int patience_ms_;
-  const std::function<void()> moving_;
+  const BareWatch watch_;
   int index_ = 0;  // this rank's, in the region
   uint64_t number_ = 0;
   std::vector<std::vector<float>> theirs_;

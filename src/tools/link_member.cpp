@@ -87,8 +87,24 @@ class LinkMember {
     if (!parts) return;
     BareLinks links{start_.rank, start_.ranks, std::move(parts->region), std::move(parts->region_ranks),
                     std::move(parts->sockets)};
-    bare_.emplace(std::move(links), bytes, own_core, start_.gate_timeout_ms + kBarePatienceMs,
-                  [this] { progress_->advance(start_.rank); });
+    bare_.emplace(std::move(links), bytes, own_core, [this](int64_t still_us) { watch_bare(still_us); });
+  }
+
+  void watch_bare(int64_t still_us) {
+    if (still_us == 0) return progress_->advance(start_.rank);
+    for (const int member : trial_.members) {
+      if (progress_->is_gone(member))
+        fail(ErrorKind::kLink, "rank {} lost rank {} in the bare exchange", start_.rank, member);
+    }
+    if (const auto culprit = progress_->verdict(epoch_)) {
+      fail(ErrorKind::kLink, "rank {} left the bare exchange: rank {} gave up on rank {} first", start_.rank,
+           culprit->origin, culprit->blamed);
+    }
+    const int patience_ms = start_.gate_timeout_ms + kBarePatienceMs;
+    if (still_us > int64_t{patience_ms} * 1000) {
+      fail(ErrorKind::kLink, "rank {} waited {} ms in the bare exchange: a rank is stopped, stuck or gone", start_.rank,
+           patience_ms);
+    }
   }
 
   void run_trial() {

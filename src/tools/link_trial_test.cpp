@@ -181,21 +181,27 @@ TEST(BareExchange, adds_over_memory_and_sockets_at_once) {
   });
 }
 
-TEST(BareExchange, ends_when_a_rank_stands_still_or_leaves) {
+TEST(BareExchange, ends_when_its_watch_says_so_or_a_rank_leaves) {
+  const auto give_up = [](int64_t still_us) {
+    if (still_us > 50'000) fail(ErrorKind::kLink, "it stood still");
+  };
   const auto region = std::make_shared<const ShmRegion>(ShmRegion::create(2, 4));
-  BareExchange waits(bare_window(region, 0), 4, false, 50);
+  BareExchange waits(bare_window(region, 0), 4, false, give_up);
   const float in = 1;
   float sum = 0;
   EXPECT_THROW(waits.run(&in, &sum, 1), Error);
   int fds[2];
   ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds), 0);
   UniqueFd other(fds[1]);
-  BareLinks links{.rank = 0, .ranks = 2, .sockets = std::vector<UniqueFd>(2)};
-  links.sockets[1] = UniqueFd(fds[0]);
-  BareExchange left(std::move(links), 4, false, 50);
-  EXPECT_THROW(left.run(&in, &sum, 1), Error);
+  const auto links = [](int fd) {
+    BareLinks result{.rank = 0, .ranks = 2, .sockets = std::vector<UniqueFd>(2)};
+    result.sockets[1] = UniqueFd(fd);
+    return result;
+  };
+  const int again = ::dup(fds[0]);
+  EXPECT_THROW(BareExchange(links(fds[0]), 4, false, give_up).run(&in, &sum, 1), Error);
   other.reset();
-  EXPECT_THROW(left.run(&in, &sum, 1), Error);
+  EXPECT_THROW(BareExchange(links(again), 4, false).run(&in, &sum, 1), Error);
 }
 
 TEST(LinkTrial, survives_its_json) {
