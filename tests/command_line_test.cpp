@@ -245,6 +245,8 @@ TEST(Link, measures_pairs_and_gates_and_what_a_token_costs) {
     EXPECT_EQ(json["pairs"].size(), 3u * 2 * 3);  // with the model's 1 KiB
     EXPECT_EQ(json["gate"].size(), 3u);
     EXPECT_EQ(json["pairs"][0]["link"], std::string(link) == "tcp" ? "tcp" : "shm");
+    EXPECT_EQ(json["hosts"][0]["ranks"], (std::vector<int>{0, 1, 2}));
+    EXPECT_GT(json["gate"][0]["floor_p50_us"], 0);
     EXPECT_EQ(json["wrong"], 0);
     EXPECT_GT(json["transfers"], 0);
     EXPECT_EQ(json["token"]["gates"], 17);
@@ -255,6 +257,10 @@ TEST(Link, refuses_sizes_models_and_rank_counts_that_it_cannot_measure) {
   expect_refusal(run_program({"link", "--sizes", "4K,1x"}), 2, {"--sizes", "1x"});
   expect_refusal(run_program({"link", "--sizes", "6"}), 2, {"--sizes", "multiples of 4"});
   expect_refusal(run_program({"link", "--ranks", "1"}), 2, {"--ranks"});
+  expect_refusal(run_program({"link", "--remote", "1"}), 2, {"--listen"});
+  expect_refusal(run_program({"link", "--ranks", "2", "--remote", "3", "--listen", "127.0.0.1:1"}), 2,
+                 {"raise --ranks"});
+  expect_refusal(run_program({"link", "--remote", "1", "--listen", "192.0.2.1:1"}), 2, {"--key-file"});
   expect_refusal(run_program({"link", "--model", "/no/such/model"}), 3, {"/no/such/model"});
   expect_refusal(
       run_program({"link", "--sizes", "4K", "--repeat", "3"}, [] { ::dup2(::open("/dev/full", O_WRONLY), 1); }), 1,

@@ -13,6 +13,6 @@ void run_key(const KeySettings& settings);
 int run_rank_command(const RankSettings& settings);  // the exit code
 
 // Serves a rank in a process that mpirun or srun started beside rank 0's, which runs the command. The exit code.
-int run_launched_rank(const WorldSettings& world, const LaunchedProcess& process);
+int run_launched_rank(const RanksSettings& settings, const LaunchedProcess& process);
 
 }  // namespace coprime

@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "cli/commands.h"
 #include "engine/launcher.h"
+#include "tools/link_member.h"
 
 namespace {
 
@@ -39,7 +40,8 @@ int run(int argc, char** argv) {
   CLI::App* bench_command = app.add_subcommand("bench", "speed of prefill and decode beside the memory's");
   coprime::add_world_flags(*bench_command, world);
   coprime::add_bench_flags(*bench_command, bench);
-  CLI::App* link_command = app.add_subcommand("link", "measure what joins the ranks, and what follows");
+  CLI::App* link_command =
+      app.add_subcommand("link", "measure what joins the ranks of this host and others, and what follows");
   coprime::add_link_flags(*link_command, link);
 
   coprime::RankSettings rank;
@@ -66,9 +68,10 @@ int run(int argc, char** argv) {
   }
   if (key_command->parsed()) coprime::run_key(key);
   if (rank_command->parsed()) return coprime::run_rank_command(rank);
-  if (generate_command->parsed() || logits_command->parsed() || bench_command->parsed()) {
-    const auto process = world.launched();
-    if (process && process->rank > 0) return coprime::run_launched_rank(world, *process);
+  if (!key_command->parsed()) {
+    const coprime::RanksSettings& ranks = link_command->parsed() ? link.ranks : world.ranks;
+    const auto process = ranks.launched();
+    if (process && process->rank > 0) return coprime::run_launched_rank(ranks, *process);
   }
   if (generate_command->parsed()) coprime::run_generate(world, generate);
   if (logits_command->parsed()) coprime::run_logits(world, logits);
@@ -88,7 +91,7 @@ int main(int argc, char** argv) {
     if (::fcntl(fd, F_GETFD) < 0 && ::open("/dev/null", O_RDONLY) != fd)
       return coprime::exit_code(coprime::ErrorKind::kInternal);
   }
-  if (argc >= 2 && argv[1] == coprime::kLocalRank) return coprime::rank_process_main();
+  if (argc >= 2 && argv[1] == coprime::kLocalRank) return coprime::rank_process_main(coprime::serve_link_trials);
   try {
     return run(argc, argv);
   } catch (const coprime::Error& error) {

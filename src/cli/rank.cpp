@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "cli/commands.h"
 #include "engine/join.h"
+#include "tools/link_member.h"
 
 namespace coprime {
 namespace {
@@ -27,16 +28,18 @@ int run_rank_command(const RankSettings& settings) {
       .model = settings.model,
       .threads = settings.threads,
       .again = !settings.once,
-      .report = [](const std::string& line) { std::fprintf(stderr, "coprime rank: %s\n", line.c_str()); }};
+      .report = [](const std::string& line) { std::fprintf(stderr, "coprime rank: %s\n", line.c_str()); },
+      .measure = serve_link_trials};
   return exit_code_of(join_world(options));
 }
 
-int run_launched_rank(const WorldSettings& world, const LaunchedProcess& process) {
-  const RankEnding ending = join_world({.front = world.launched_meeting(process),
-                                        .key = world.key(),
+int run_launched_rank(const RanksSettings& settings, const LaunchedProcess& process) {
+  const RankEnding ending = join_world({.front = settings.launched_meeting(process),
+                                        .key = settings.key(),
                                         .rank = process.rank,
                                         .again = false,
-                                        .timeout_ms = world.join_timeout * 1000});
+                                        .timeout_ms = settings.join_timeout * 1000,
+                                        .measure = serve_link_trials});
   return exit_code_of(ending);  // what went wrong is the front's to say
 }
 

@@ -4,12 +4,9 @@
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "base/hex.h"
 #include "checkpoint/checkpoint.h"
 #include "model/gates.h"
 #include "trace/clock_id.h"
-#include "transport/mesh.h"
-#include "transport/secret_key.h"
 
 namespace coprime {
 namespace {
@@ -45,30 +42,24 @@ Front::~Front() {
 int Front::patience_ms() const { return options_.gate_timeout_ms + kFrontsPatienceMs; }
 
 void Front::start() {
-  const RemoteOptions& remote = options_.remote;
   RankStart start{.model = options_.model.string(),
                   .plan = options_.plan,
                   .kv_type = options_.kv_type,
-                  .threads = options_.threads,
                   .max_rows = options_.max_rows,
                   .pages = pages_per_sequence_ * options_.sequences,
                   .slots = options_.sequences,
                   .sequences = options_.sequences,
-                  .gate_timeout_ms = options_.gate_timeout_ms,
-                  .port = options_.port,
-                  .world = to_hex(make_world_id()),
                   .hash_gates = options_.hash_gates,
-                  .wire_auth = options_.wire_auth,
                   .gate_profile = options_.gate_profile,
                   .gate_trace = options_.gate_trace};
-  const std::string key = to_hex(remote.key ? *remote.key : make_secret_key());
-  const std::string front_host = remote.meet.endpoint.host.empty() ? "127.0.0.1" : remote.meet.endpoint.host;
+  const std::vector<LinkStart> links = link_starts(*world_, options_.remote,
+                                                   {.threads = options_.threads,
+                                                    .gate_timeout_ms = options_.gate_timeout_ms,
+                                                    .port = options_.port,
+                                                    .wire_auth = options_.wire_auth});
   for (int rank = 0; rank < plan_.ranks(); ++rank) {
-    start.rank = rank;
+    start.links = links[static_cast<size_t>(rank)];
     start.isa = options_.isa[std::min(static_cast<size_t>(rank), options_.isa.size() - 1)];
-    // An operator's key is never sent to a rank that joined with it.
-    start.key = world_->is_local(rank) || !remote.key ? key : std::string();
-    start.listen_host = world_->host(rank).empty() ? front_host : std::string();
     world_->send_json(rank, MessageType::kStart, start);
   }
   for (const Message& message : world_->collect(MessageType::kFacts, "while reading the model's headers"))

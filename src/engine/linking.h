@@ -1,5 +1,5 @@
 // The front's half of making links: who shares memory, which link joins each pair, where ranks find each other. Run
-// when a world starts, and again with a higher epoch after a step has failed.
+// when a world starts, and again with a higher epoch after a step has failed; with each trial where links are measured.
 #pragma once
 
 #include <cstdint>
@@ -15,13 +15,18 @@ namespace coprime {
 struct LinkOptions {
   Link wish = Link::kAuto;
   uint32_t epoch = 1;
+  uint32_t members = World::kAllRanks;  // a bit for each rank that is to be joined with the others of them
+  World::Patience patience = World::kUntilItEnds;
 };
 
-// names[a][b]: what joins ranks a and b, as rank a names it. Reports pairs that fell back from shared memory.
+// names[a][b]: what joins ranks a and b, as rank a names it; nothing of ranks that are no members.
 using LinkNames = std::vector<std::vector<std::string>>;
 
-// Error(kLink) when a rank fails or the wish cannot be granted; then the world is told to stop.
+// Error when a rank fails or the wish cannot be granted. Reports pairs that fell back from shared memory.
 LinkNames make_links(World& world, std::span<const RankFacts> facts, const LinkOptions& options);
+
+// What each rank is told about meeting the others, in a world of its own id. Of `all` comes what is alike for them.
+std::vector<LinkStart> link_starts(const World& world, const RemoteOptions& remote, const LinkStart& all);
 
 // "shm 0-1, 0-2; tcp 1-2": one pair for each two ranks, by kind.
 std::string links_text(const LinkNames& names);

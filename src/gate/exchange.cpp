@@ -67,6 +67,7 @@ Exchange::Exchange(WorldLinks links, GateSchedule schedule, std::shared_ptr<cons
   for (int peer = 0; peer < ranks_; ++peer) {
     if (peer == rank_ || (window_peers_ >> peer & 1) != 0) continue;
     PeerConnection& connection = links.peers.at(static_cast<size_t>(peer));
+    if (!connection.socket && connection.pair == nullptr) continue;
     const std::span<std::byte> out_slots = window_ ? std::span(window_->slot(0).data(), 2 * window_->slot_bytes())
                                                    : std::span(slots_.data(), slots_.size());
     auto& link = peer_links_[static_cast<size_t>(peer)];
