@@ -34,7 +34,7 @@ enum class MessageType : uint32_t {
 };
 
 struct RankStart {
-  std::string model;  // directory on the front's host
+  std::string model;  // folder or GGUF file on the front's host
   PlanOptions plan;
   int rank = 0;
   DType kv_type = DType::kF32;
