@@ -1,5 +1,6 @@
 #include "model/weights.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 
@@ -37,18 +38,20 @@ bool is_plus_one(const ModelShape& shape, TensorId id) {
          id == TensorId::kQNorm || id == TensorId::kKNorm;
 }
 
-// Turns -exp(A_log), as GGUF has it, back to A_log.
+// Turns -exp(A_log), as GGUF has it, back to A_log. Fill is A_log's own.
 class DecaySink final : public WeightSink {
  public:
-  DecaySink(std::string name, DType type, std::unique_ptr<WeightSink> next)
-      : name_(std::move(name)), next_(std::move(next)) {
-    if (type != DType::kF32)
-      fail(ErrorKind::kModel, "{} is {}, which is not supported; supported: F32", name_, dtype_name(type));
+  DecaySink(const LocalTensor& tensor, std::unique_ptr<WeightSink> next)
+      : name_(tensor.name), real_(tensor.rows.real), next_(std::move(next)) {
+    if (tensor.type != DType::kF32)
+      fail(ErrorKind::kModel, "{} is {}, which is not supported; supported: F32", name_, dtype_name(tensor.type));
   }
   void rows(int64_t first, int64_t count, std::span<const std::byte> bytes) override {
     std::vector<float> values(bytes.size() / sizeof(float));
     std::memcpy(values.data(), bytes.data(), bytes.size());
-    for (float& value : values) {
+    for (size_t i = 0; i < values.size(); ++i) {
+      float& value = values[i];
+      if (!is_real(first + static_cast<int64_t>(i))) continue;
       if (!(value < 0 && value > -INFINITY))
         fail(ErrorKind::kModel, "{} holds {}; expected numbers below 0", name_, value);
       value = static_cast<float>(portable_log(-static_cast<double>(value)));
@@ -57,7 +60,12 @@ class DecaySink final : public WeightSink {
   }
 
  private:
+  bool is_real(int64_t row) const {
+    return std::ranges::any_of(real_, [row](const Span& s) { return row >= s.local && row < s.local + s.count; });
+  }
+
   std::string name_;
+  std::vector<Span> real_;
   std::unique_ptr<WeightSink> next_;
 };
 
@@ -85,7 +93,7 @@ ModelWeights load_weights(const Checkpoint& checkpoint, const ShardPlan& plan, i
     weight.inputs = tensor.inputs;
     auto sink = device.pack(weight, tensor.type, use_of(id), is_plus_one(plan.shape(), id) ? 1.0f : 0.0f);
     if (id == TensorId::kALog && plan.shape().negative_decay)
-      sink = std::make_unique<DecaySink>(tensor.name, tensor.type, std::move(sink));
+      sink = std::make_unique<DecaySink>(tensor, std::move(sink));
     return filter ? filter(tensor, std::move(sink)) : std::move(sink);
   });
 
