@@ -52,6 +52,7 @@ FileTensors random_file(const ModelShape& shape) {
       if (tensor.dims.size() > 1 && tensor.dims[0] % 32 == 0) tensor.type = kQ8_0;
       tensor.bytes.resize(static_cast<size_t>(bytes_of(tensor)));
       for (char& byte : tensor.bytes) byte = static_cast<char>(random());
+      for (size_t at = 1; tensor.type == kQ8_0 && at < tensor.bytes.size(); at += 34) tensor.bytes[at] &= 0x3f;
       tensors[plan.tensor_name(rule, layer)] = std::move(tensor);
     }
   }
@@ -205,6 +206,15 @@ TEST_F(GgufCheckpoint, a_rank_reads_its_own_blocks_and_no_others) {
       }
     }
   }
+}
+
+TEST_F(GgufCheckpoint, a_scale_that_is_no_number_is_refused_with_its_tensor_and_row) {
+  tensors_.at("blk.1.ffn_gate.weight").bytes[(5 * 2 + 1) * 34 + 1] = '\x7e';
+  const Checkpoint checkpoint = open();
+  const std::string message = model_error([&] { load(checkpoint, ShardPlan(shape_, {}), 0); });
+  EXPECT_NE(message.find("tensor blk.1.ffn_gate.weight has a block whose scale is infinite or NaN (row 5"),
+            std::string::npos)
+      << message;
 }
 
 TEST_F(GgufCheckpoint, a_file_that_shrinks_while_it_is_read_is_named) {

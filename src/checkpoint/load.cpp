@@ -7,8 +7,10 @@
 #include <cstring>
 
 #include "base/check.h"
+#include "base/error.h"
 #include "checkpoint/match.h"
 #include "geometry/held_columns.h"
+#include "tensor/block_formats.h"
 #include "tensor/buffer.h"
 
 namespace coprime {
@@ -92,6 +94,19 @@ LocalTensor local_tensor(const Match& match, const ShardPlan& plan, int rank) {
           std::move(columns.inputs)};
 }
 
+// A scale that is no number would spread over every output.
+void check_scales(const Checkpoint::Located& at, const LocalTensor& local, int64_t first,
+                  std::span<const std::byte> rows) {
+  if (!is_block(local.type)) return;
+  const BlockShape shape = block_shape(local.type);
+  const int64_t bad = find_bad_scale(local.type, rows.data(), static_cast<int64_t>(rows.size()) / shape.bytes);
+  if (bad < 0) return;
+  fail(ErrorKind::kModel,
+       "{}: tensor {} has a block whose scale is infinite or NaN (row {} of this rank's); the file is "
+       "damaged: fetch it again",
+       at.file->path().string(), local.name, first + bad / (local.columns.extent / shape.elements));
+}
+
 // Grows `block` when one local row needs more than it has.
 uint64_t stream(const Checkpoint::Located& at, const LocalTensor& local, Buffer* block, WeightSink* sink) {
   TensorReader reader(at, local);
@@ -106,7 +121,9 @@ uint64_t stream(const Checkpoint::Located& at, const LocalTensor& local, Buffer*
   for (int64_t first = 0; first < rows; first += step) {
     const int64_t count = std::min(step, rows - first);
     reader.read_rows(first, count, block->data());
-    sink->rows(first, count, {block->data(), static_cast<size_t>(count * row_bytes)});
+    const std::span<const std::byte> bytes{block->data(), static_cast<size_t>(count * row_bytes)};
+    check_scales(at, local, first, bytes);
+    sink->rows(first, count, bytes);
   }
   return reader.bytes_read();
 }

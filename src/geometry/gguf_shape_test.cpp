@@ -14,9 +14,6 @@ namespace {
 
 class GgufShapes : public testing::Test {
  protected:
-  GgufShapes() : path_(std::filesystem::temp_directory_path() / fmt::format("coprime-shape-{}.gguf", ::getpid())) {}
-  ~GgufShapes() override { std::filesystem::remove(path_); }
-
   // One key of the sound file replaced, or left out.
   static GgufBuilder sound(const std::string& arch, const std::string& without = "") {
     GgufBuilder file;
@@ -46,7 +43,8 @@ class GgufShapes : public testing::Test {
     for (const std::string& part : parts) EXPECT_NE(message.find(part), message.npos) << message << " lacks " << part;
   }
 
-  const std::filesystem::path path_;
+  const MemoryFile file_;
+  const std::filesystem::path path_ = file_.path();
 };
 
 TEST_F(GgufShapes, llama_is_read_and_its_head_is_tied_without_an_output) {

@@ -1,6 +1,8 @@
 // GGUF files for tests: written key by key and tensor by tensor, sound or damaged.
 #pragma once
 
+#include <sys/mman.h>
+
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -8,9 +10,22 @@
 #include <string_view>
 #include <vector>
 
+#include "base/error.h"
+#include "base/unique_fd.h"
 #include "gguf/gguf_file.h"
 
 namespace coprime {
+
+// A file in memory: many small ones are written in no time.
+class MemoryFile {
+ public:
+  MemoryFile() : fd_(::memfd_create("test.gguf", MFD_CLOEXEC)), path_(fmt::format("/proc/self/fd/{}", fd_.get())) {}
+  const std::filesystem::path& path() const { return path_; }
+
+ private:
+  UniqueFd fd_;
+  std::filesystem::path path_;
+};
 
 class GgufBuilder {
  public:

@@ -150,7 +150,46 @@ void each(DType type, const std::byte* from, int64_t blocks, float* to) {
   for (int64_t i = 0; i < blocks; ++i, bytes += shape.bytes, to += shape.elements) kBlock(bytes, to);
 }
 
+// Where a block's half-precision scales stand: the high byte of each; -1: none.
+struct ScalePlaces {
+  int first = -1, second = -1;
+};
+ScalePlaces scale_places(DType type) {
+  switch (type) {
+    case DType::kQ4_0:
+    case DType::kQ5_0:
+    case DType::kQ8_0:
+      return {1, -1};
+    case DType::kQ4_1:
+    case DType::kQ5_1:
+    case DType::kQ4_K:
+    case DType::kQ5_K:
+      return {1, 3};
+    case DType::kQ2_K:
+      return {81, 83};
+    case DType::kQ3_K:
+      return {109, -1};
+    case DType::kQ6_K:
+      return {209, -1};
+    default:
+      return {};
+  }
+}
+
 }  // namespace
+
+int64_t find_bad_scale(DType type, const std::byte* from, int64_t blocks) {
+  const ScalePlaces places = scale_places(type);
+  const int bytes = block_shape(type).bytes;
+  const auto* block = reinterpret_cast<const uint8_t*>(from);
+  for (int64_t i = 0; i < blocks; ++i, block += bytes) {
+    for (int place : {places.first, places.second}) {
+      if (place >= 0 && (block[place] & 0x7c) == 0x7c) return i;
+    }
+    if (type == DType::kMxfp4 && block[0] == 0xff) return i;
+  }
+  return -1;
+}
 
 void dequantize(DType type, const std::byte* from, int64_t blocks, float* to) {
   switch (type) {

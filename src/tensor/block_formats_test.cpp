@@ -111,6 +111,25 @@ TEST(BlockFormats, random_blocks_have_the_bits_of_the_public_package) {
   }
 }
 
+TEST(BlockFormats, a_scale_that_is_no_finite_number_is_found) {
+  for (const Format& format : formats()) {
+    const auto size = static_cast<size_t>(block_shape(format.type).bytes);
+    std::vector<std::byte> bytes(5 * size, std::byte{0x7b});  // 0x7b7b is finite
+    EXPECT_EQ(find_bad_scale(format.type, bytes.data(), 5), -1) << dtype_name(format.type);
+    if (!is_block(format.type)) continue;
+    for (size_t half : format.halves) {
+      for (std::byte high : {std::byte{0x7c}, std::byte{0xff}}) {
+        auto damaged = bytes;
+        damaged[3 * size + half + 1] = high;
+        EXPECT_EQ(find_bad_scale(format.type, damaged.data(), 5), 3) << dtype_name(format.type);
+        EXPECT_EQ(find_bad_scale(format.type, damaged.data(), 3), -1) << dtype_name(format.type);
+      }
+    }
+    if (format.type == DType::kMxfp4) bytes[2 * size] = std::byte{0xff};
+    EXPECT_EQ(find_bad_scale(format.type, bytes.data(), 5), format.type == DType::kMxfp4 ? 2 : -1);
+  }
+}
+
 TEST(BlockFormats, bytes_of_zeros_are_zeros_in_every_format) {
   for (const Format& format : formats()) {
     const std::vector<std::byte> zeros(static_cast<size_t>(block_shape(format.type).bytes));
