@@ -83,7 +83,8 @@ void print_report(const std::string& line) {
 }
 
 void add_world_flags(CLI::App& app, WorldSettings& s) {
-  add(app, "--model", s.model, "directory of the checkpoint: config.json, safetensors, tokenizer.json")->required();
+  add(app, "--model", s.model, "the model: a folder with config.json, safetensors and tokenizer.json, or a GGUF file")
+      ->required();
   add_ranks_flags(app, s.ranks, 1,
                   "number of ranks, 1 to 16, any of them [as many as come from elsewhere, one at least]");
   add(app, "--threads", s.threads, "threads a rank; 0 shares the cores out")
@@ -166,7 +167,7 @@ void add_link_flags(CLI::App& app, LinkSettings& s) {
 void add_rank_flags(CLI::App& app, RankSettings& s) {
   add(app, "--join", s.join, "HOST:PORT where the front listens (--listen)")->required();
   add(app, "--key-file", s.key_file, "key of the world; - reads it from standard input");
-  add(app, "--model", s.model, "directory of the checkpoint on this host [the front's path]");
+  add(app, "--model", s.model, "the model's folder or GGUF file on this host [the front's path]");
   add(app, "--threads", s.threads, "0: as the front says")->check(in_range(0, 1024))->capture_default_str();
   add(app, "--rank", s.rank, "the rank to be; -1: any that is free")
       ->check(in_range(-1, kMaxRanks - 1))

@@ -69,8 +69,8 @@ class Device {
   virtual ~Device() = default;
 
   // A sink that packs local rows as they come into `weight`, whose name, rows and columns are set. `type` is the
-  // file's. kLinear keeps BF16, F16 and F32 as they are; kVector widens to float (adding `offset` to every value: 1 for
-  // 1+w norms).
+  // file's. kLinear keeps BF16, F16, F32 and blocks as they are; kVector widens to float (adding `offset` to every
+  // value: 1 for 1+w norms).
   virtual std::unique_ptr<WeightSink> pack(Weight& weight, DType type, WeightUse use, float offset = 0) = 0;
 
   // out = +0. Replicated.

@@ -53,7 +53,7 @@ struct LinkStart {
 
 struct RankStart {
   LinkStart links;
-  std::string model;  // directory on the front's host
+  std::string model;  // folder or GGUF file on the front's host
   PlanOptions plan;   // its ranks are the links'
   DType kv_type = DType::kF32;
   Isa isa = Isa::kAvx512;
