@@ -38,13 +38,14 @@ static_assert(sizeof(ActivationBlock) == 32);
 
 constexpr int64_t activation_block_bytes(ActivationForm form) { return form == ActivationForm::kOneByte ? 64 : 96; }
 
-// Rows of activation blocks, in memory of another.
+// Rows of activation blocks, in memory of another. Rows lie a little more than whole cache lines apart: kernels read
+// one word of several rows in a cycle, and words at the same place of different lines would wait for each other.
 struct QuantActivations {
-  std::byte* data = nullptr;  // aligned to 32 bytes
+  std::byte* data = nullptr;
   int64_t rows = 0, blocks = 0;
   ActivationForm form = ActivationForm::kTwoBytes;
 
-  int64_t row_bytes() const { return blocks * activation_block_bytes(form); }
+  int64_t row_bytes() const { return (blocks * activation_block_bytes(form) + 63) / 64 * 64 + 12; }
   std::byte* row(int64_t r) const { return data + r * row_bytes(); }
 };
 

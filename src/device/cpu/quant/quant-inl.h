@@ -183,15 +183,16 @@ HWY_NOINLINE void multiply_row(const QuantWork& work, int64_t row) {
 
 constexpr int kPanelRows = 2 * kLanes;  // of the weight
 constexpr int kPanelTiles = kPanelRows / kQuantRows;
-constexpr int64_t kPanelBlocks = 16;
-constexpr int64_t kInputRows = 128;              // of x, whose part of kPanelBlocks stays in the second cache
+constexpr int64_t kValuesBlocks = 20;            // of values in a panel: it stays in the first cache
+constexpr int64_t kCodesBlocks = 32;             // of codes
+constexpr int64_t kInputRows = 128;              // of x, whose part of these columns stays in the second cache
 constexpr int kGroupRows = kLanes == 8 ? 6 : 8;  // of x at a time: their sums fill the registers
 
 // Weights unpacked: for each block its values, [16 words of two columns, or 8 of four][2 vectors], and its scales.
 struct Panel {
-  alignas(64) std::byte values[kPanelBlocks * 16 * 2 * kVectorBytes];
-  alignas(64) float scale[kPanelBlocks][kPanelRows];
-  alignas(64) float minimum[kPanelBlocks][2][kPanelRows];
+  alignas(64) std::byte values[kValuesBlocks * 16 * 2 * kVectorBytes];
+  alignas(64) float scale[kCodesBlocks][kPanelRows];
+  alignas(64) float minimum[kCodesBlocks][2][kPanelRows];
 
   std::byte* words(int64_t block, int count) { return values + block * count * 2 * kVectorBytes; }
   const std::byte* words(int64_t block, int count) const { return values + block * count * 2 * kVectorBytes; }
@@ -279,14 +280,15 @@ struct ValuesDot {
   }
 };
 
-// The same in codes, of which `offset` is zero.
-template <int kMaxCode>
+// The same in codes, of which `offset` is zero where it is not 0.
+template <int kMaxCode, bool kOffset>
 struct CodesDot {
   static constexpr ActivationForm kForm = ActivationForm::kOneByte;
   static constexpr int kWords = 8;
 
   template <int kRows>
-  static HWY_INLINE void dot(const std::byte* words, const std::byte* const* x, int offset, Ints (&sum)[kRows][2]) {
+  static HWY_INLINE void dot(const std::byte* words, const std::byte* const* x, [[maybe_unused]] int offset,
+                             Ints (&sum)[kRows][2]) {
     ByteDot<kMaxCode, kWords, 1> dots[kRows][2];
     for_constants<0, kWords>([&](auto k) COPRIME_INLINE_LAMBDA {
       const Ints w0 = load(words + 2 * k * kVectorBytes), w1 = load(words + (2 * k + 1) * kVectorBytes);
@@ -297,16 +299,20 @@ struct CodesDot {
       }
     });
     COPRIME_UNROLL for (int r = 0; r < kRows; ++r) {
-      const Ints zeros = broadcast(offset * reinterpret_cast<const ActivationBlock*>(x[r])->integer_sum);
-      COPRIME_UNROLL for (int g = 0; g < 2; ++g) sum[r][g] = subtract(dots[r][g].total(), zeros);
+      COPRIME_UNROLL for (int g = 0; g < 2; ++g) sum[r][g] = dots[r][g].total();
+      if constexpr (kOffset) {
+        const Ints zeros = broadcast(offset * reinterpret_cast<const ActivationBlock*>(x[r])->integer_sum);
+        COPRIME_UNROLL for (int g = 0; g < 2; ++g) sum[r][g] = subtract(sum[r][g], zeros);
+      }
     }
   }
 };
 
 // What multiplies panels of a type: few such kernels serve all.
 template <DType kType, bool kBytes>
-using PanelDot =
-    std::conditional_t<kBytes, CodesDot<kBytes ? (quant_format(kType).max_code() <= 15 ? 15 : 31) : 0>, ValuesDot>;
+using PanelDot = std::conditional_t<
+    kBytes, CodesDot<kBytes ? (quant_format(kType).max_code() <= 15 ? 15 : 31) : 0, quant_format(kType).offset != 0>,
+    ValuesDot>;
 template <DType kType>
 constexpr int kMinima = quant_format(kType).minimum ? (quant_format(kType).factors == 2 ? 2 : 1) : 0;
 
@@ -335,6 +341,7 @@ HWY_NOINLINE void multiply_group(const Panel& panel, int64_t blocks, const std::
       }
       x[r] += activation_block_bytes(Dot::kForm);
     }
+    asm volatile("" ::: "memory");  // sums stay in memory, not in registers that then spill
   }
 }
 
@@ -378,11 +385,15 @@ HWY_INLINE void multiply_panel(const QuantWork& work, const Panel& panel, int64_
 template <DType kType, bool kBytes>
 void multiply_rows(const QuantWork& work) {
   const int64_t tile_bytes = quant_tile_bytes(kType, work.x.blocks);
+  // Columns go in parts of nearly equal sizes; a part begins where a header does.
+  constexpr int64_t kShared = quant_format(kType).super() ? kSuperBlocks : 1;
+  constexpr int64_t kPartUnits = (kBytes ? kCodesBlocks : kValuesBlocks) / kShared;
+  const int64_t units = work.x.blocks / kShared, parts = (units + kPartUnits - 1) / kPartUnits;
   Panel panel;
   for (int64_t row = 0; row < work.x.rows; row += kInputRows) {
     const int64_t rows = std::min(kInputRows, work.x.rows - row);
-    for (int64_t first = 0; first < work.x.blocks; first += kPanelBlocks) {
-      const int64_t blocks = std::min(kPanelBlocks, work.x.blocks - first);
+    for (int64_t part = 0; part < parts; ++part) {
+      const int64_t first = units * part / parts * kShared, blocks = units * (part + 1) / parts * kShared - first;
       for (int64_t tile = work.first_tile; tile < work.last_tile; tile += kPanelTiles) {
         for (int t = 0; t < kPanelTiles; ++t) {  // a last tile alone is there twice; its second sums go nowhere
           const std::byte* from = work.weight + std::min(tile + t, work.last_tile - 1) * tile_bytes;
@@ -446,9 +457,9 @@ void widen(const WidenWork& work) {
   constexpr QuantFormat kFormat = quant_format(kType);
   Panel panel;
   const int64_t end = work.first + work.count;
-  for (int64_t first = work.first / (kPanelBlocks * kQuantBlock) * kPanelBlocks; first * kQuantBlock < end;
-       first += kPanelBlocks) {
-    const int64_t blocks = std::min(kPanelBlocks, (end + kQuantBlock - 1) / kQuantBlock - first);
+  for (int64_t first = work.first / (kSuperBlocks * kQuantBlock) * kSuperBlocks; first * kQuantBlock < end;
+       first += kSuperBlocks) {
+    const int64_t blocks = std::min<int64_t>(kSuperBlocks, (end + kQuantBlock - 1) / kQuantBlock - first);
     unpack<kType, false>(work.tile, first, blocks, 0, panel);
     for (int64_t k = std::max(work.first, first * kQuantBlock); k < std::min(end, (first + blocks) * kQuantBlock);
          ++k) {

@@ -97,20 +97,26 @@ class ByteDot {
 
 constexpr bool kBytesOf8Bits = false;  // vpmaddubsw adds two products in 16 bits
 
-inline Ints add_pairs(Ints sum, Ints w, Ints x) { return _mm256_add_epi32(sum, _mm256_madd_epi16(w, x)); }
+// A sum stays where it is: the compiler would turn chains of integer additions into trees, whose terms then spill.
+inline Ints chain(Ints sum) {
+  asm("" : "+x"(sum));
+  return sum;
+}
+
+inline Ints add_pairs(Ints sum, Ints w, Ints x) { return chain(_mm256_add_epi32(sum, _mm256_madd_epi16(w, x))); }
 
 // The sum of products of codes with bytes of activations: one part, or two of which the first counts 128 times. Pairs
 // are added in 16 bits for as many steps as cannot overflow them.
 template <int kMaxCode, int kChunks, int kParts>
 class ByteDot {
  public:
-  ByteDot() { clear(); }
+  ByteDot() {}  // step 0 begins the sum
   // Step `step` of the sum, for `words` of the first part; those of the second are 32 bytes on.
   void add_chunk(int step, Ints codes, const std::byte* words) {
     for (int p = 0; p < kParts; ++p) {
       const Ints products = _mm256_maddubs_epi16(codes, word(words + 32 * p));
-      pairs_[p] = step % kSteps == 0 ? products : _mm256_add_epi16(pairs_[p], products);
-      if (step % kSteps == kSteps - 1) flush(p);
+      pairs_[p] = chain(step % kSteps == 0 ? products : _mm256_add_epi16(pairs_[p], products));
+      if (step % kSteps == kSteps - 1) flush(step, p);
     }
   }
   Ints total() const { return sum_; }
@@ -120,13 +126,9 @@ class ByteDot {
   static constexpr int kSteps = std::min(kChunks, kFit >= 8 ? 8 : kFit >= 4 ? 4 : 2);
   static_assert(kFit >= 2);
 
-  void flush(int p) {
-    const Ints ones = _mm256_set1_epi16(kParts == 2 && p == 0 ? 128 : 1);
-    sum_ = add(sum_, _mm256_madd_epi16(pairs_[p], ones));
-  }
-  void clear() {
-    for (Ints& pairs : pairs_) pairs = zero_ints();
-    sum_ = zero_ints();
+  void flush(int step, int p) {
+    const Ints pairs = _mm256_madd_epi16(pairs_[p], _mm256_set1_epi16(kParts == 2 && p == 0 ? 128 : 1));
+    sum_ = step == kSteps - 1 && p == 0 ? pairs : add(sum_, pairs);
   }
   Ints pairs_[kParts];
   Ints sum_;
