@@ -82,12 +82,16 @@ struct Matrix {
   int64_t bytes() const { return static_cast<int64_t>(tiles.size()); }
 };
 
-// Any bytes are blocks of some weights; scales of f16 stay small where the exponents' upper bits are cleared.
+// Any bytes are blocks of some weights. These are scales of 2^-14 to 2 in f16, and of 2^-16 to 2^-1 in e8m0: numbers so
+// small that a CPU takes long for them would be measured otherwise.
 Matrix random_matrix(DType type, int64_t rows, int64_t columns) {
   Matrix made{type, rows, columns / kQuantBlock, {}};
   made.tiles = Buffer(static_cast<size_t>(quant_tiles(rows) * quant_tile_bytes(type, made.blocks)));
   std::minstd_rand random(static_cast<uint32_t>(rows * 31 + columns));
-  for (size_t i = 0; i < made.tiles.size(); ++i) made.tiles.data()[i] = static_cast<std::byte>(random() & 0x3f);
+  const int first = quant_format(type).e8m0 ? 0x70 : 0x04, last = quant_format(type).e8m0 ? 0x0f : 0x3b;
+  for (size_t i = 0; i < made.tiles.size(); ++i) {
+    made.tiles.data()[i] = static_cast<std::byte>(first | (static_cast<int>(random() >> 8) & last));
+  }
   return made;
 }
 

@@ -29,9 +29,9 @@ constexpr int64_t quant_tile_bytes(DType type, int64_t blocks) {
   return blocks * format.block_bytes() + blocks / kSuperBlocks * format.header_bytes();
 }
 
-// Where a block of a tile begins, and the header that it shares.
+// Where a block of a tile begins, and the header that it shares: itself where the format has none.
 constexpr int64_t quant_header_at(DType type, int64_t block) {
-  return quant_tile_bytes(type, block / kSuperBlocks * kSuperBlocks);
+  return quant_tile_bytes(type, quant_format(type).super() ? block / kSuperBlocks * kSuperBlocks : block);
 }
 constexpr int64_t quant_block_at(DType type, int64_t block) {
   return quant_tile_bytes(type, block) + quant_format(type).header_bytes();
