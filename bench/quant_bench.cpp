@@ -11,9 +11,9 @@
 #include <random>
 
 #include "base/error.h"
-#include "device/cpu/quant/quant_kernels.h"
-#include "device/cpu/quant/quant_layout.h"
 #include "device/cpu/worker_pool.h"
+#include "device/quant/quant_kernels.h"
+#include "device/quant/quant_layout.h"
 #include "tensor/buffer.h"
 #include "tools/plain_read.h"
 

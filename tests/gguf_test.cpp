@@ -14,12 +14,30 @@ namespace coprime {
 namespace {
 
 std::vector<float> logits_at(const Golden& golden, const std::filesystem::path& file, int ranks, bool exact = false,
-                             Dummies dummies = Dummies::kSkipped) {
+                             Dummies dummies = Dummies::kSkipped, MathMode math = MathMode::kF32) {
   WorldOptions options = thread_world(golden, ranks);
+  options.math = math;
   options.model = file;
   options.plan.exact = exact;
   options.plan.dummies = dummies;
   return logits_of(options, golden.cases[0]);
+}
+
+// Of two rows of logits, in nats.
+double kl_divergence(std::span<const float> expected, std::span<const float> found) {
+  const auto log_sum = [](std::span<const float> row) {
+    const double largest = *std::ranges::max_element(row);
+    double sum = 0;
+    for (const float logit : row) sum += std::exp(logit - largest);
+    return largest + std::log(sum);
+  };
+  const double of_expected = log_sum(expected), of_found = log_sum(found);
+  double divergence = 0;
+  for (size_t i = 0; i < expected.size(); ++i) {
+    const double log_p = expected[i] - of_expected;
+    divergence += std::exp(log_p) * (log_p - (found[i] - of_found));
+  }
+  return divergence;
 }
 
 bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
@@ -100,6 +118,16 @@ TEST_P(BlockWorlds, exact_mode_keeps_the_bits) {
   for (int ranks : {2, 3, 4}) EXPECT_TRUE(same_bits(logits_at(golden_, blocks, ranks, true), expected)) << ranks;
 }
 
+TEST_P(BlockWorlds, exact_mode_keeps_the_bits_of_integers) {
+  const auto blocks = folder_ / "blocks.gguf";
+  write_random_gguf(golden_.directory, blocks, GetParam(), false);
+  for (const MathMode math : {MathMode::kSplit, MathMode::kFast}) {
+    const auto expected = logits_at(golden_, blocks, 1, true, Dummies::kSkipped, math);
+    for (int ranks : {2, 3, 4})
+      EXPECT_TRUE(same_bits(logits_at(golden_, blocks, ranks, true, Dummies::kSkipped, math), expected)) << ranks;
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Formats, BlockWorlds,
                          testing::Values(DType::kQ4_0, DType::kQ4_1, DType::kQ5_0, DType::kQ5_1, DType::kQ8_0,
                                          DType::kQ2_K, DType::kQ3_K, DType::kQ4_K, DType::kQ5_K, DType::kQ6_K,
@@ -126,9 +154,10 @@ class SmolLm2 : public testing::Test {
     file.read(tensor->offset, std::as_writable_bytes(std::span(values)));
     return values;
   }
-  WorldOptions world(int ranks) const {
+  WorldOptions world(int ranks, MathMode math = MathMode::kF32) const {
     WorldOptions options = thread_world({}, ranks);
     options.model = file_;
+    options.math = math;
     return options;
   }
 
@@ -147,6 +176,29 @@ TEST_F(SmolLm2, logits_are_those_of_transformers_at_every_rank_count) {
     const float worst = largest_difference(some, logits_);
     EXPECT_LE(worst, 5e-4f) << ranks;
     RecordProperty(fmt::format("largest_difference_{}", ranks), fmt::format("{:.3g}", worst));
+  }
+}
+
+// The bounds are those of activations of 15 bits in transformers, with room: 2.1e-2 and 7.6e-7.
+TEST_F(SmolLm2, the_default_arithmetic_is_close_to_that_of_f32_at_every_rank_count) {
+  const auto logits = [&](int ranks, MathMode math) {
+    Front front(world(ranks, math));
+    return teacher_forced_logits(front, ids_, 1, static_cast<int64_t>(ids_.size()));
+  };
+  const auto expected = logits(1, MathMode::kF32);
+  const size_t vocab = expected.size() / ids_.size();
+  for (int ranks : {1, 2, 3, 4}) {
+    const auto split = logits(ranks, MathMode::kSplit);
+    const float worst = largest_difference(split, expected);
+    double divergence = 0;
+    for (size_t row = 0; row < ids_.size(); ++row)
+      divergence +=
+          kl_divergence(std::span(expected).subspan(row * vocab, vocab), std::span(split).subspan(row * vocab, vocab));
+    divergence /= static_cast<double>(ids_.size());
+    EXPECT_LE(worst, 3e-2f) << ranks;
+    EXPECT_LE(divergence, 2e-6) << ranks;
+    RecordProperty(fmt::format("largest_difference_{}", ranks), fmt::format("{:.3g}", worst));
+    RecordProperty(fmt::format("mean_kl_{}", ranks), fmt::format("{:.3g}", divergence));
   }
 }
 

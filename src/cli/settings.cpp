@@ -90,7 +90,11 @@ void add_world_flags(CLI::App& app, WorldSettings& s) {
   add(app, "--threads", s.threads, "threads a rank; 0 shares the cores out")
       ->check(in_range(0, 1024))
       ->capture_default_str();
-  add(app, "--math", s.math, "arithmetic of the matrix products")->check(CLI::IsMember({"f32"}))->capture_default_str();
+  add(app, "--math", s.math,
+      "arithmetic of products with quantised weights: activations as they are (f32), rounded to 15 bits (split), to 8 "
+      "bits (fast)")
+      ->check(CLI::IsMember({"f32", "split", "fast"}))
+      ->capture_default_str();
   add(app, "--kv", s.kv, "type of cached keys and values")
       ->check(CLI::IsMember({"f32", "f16", "bf16"}))
       ->capture_default_str();
@@ -245,6 +249,7 @@ WorldOptions WorldSettings::options() const {
   options.remote = ranks.remote_options();
   options.plan = {.ranks = ranks.count(options.remote, 1), .pad_for = pad_for, .mlp_width = mlp_width, .exact = exact};
   options.link = ranks.wish();
+  options.math = math == "f32" ? MathMode::kF32 : math == "fast" ? MathMode::kFast : MathMode::kSplit;
   options.kv_type = kv == "f16" ? DType::kF16 : kv == "bf16" ? DType::kBF16 : DType::kF32;
   options.threads = threads;
   options.isa = {isa == "reference" ? Isa::kReference : isa == "avx2" ? Isa::kAvx2 : Isa::kAvx512};

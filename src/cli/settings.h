@@ -36,7 +36,7 @@ struct WorldSettings {
   std::string model;
   int threads = 0, pad_for = 0, prefill_chunk = 256;
   int64_t mlp_width = 0;
-  std::string math = "f32", kv = "f32", isa = "best";
+  std::string math = "split", kv = "f32", isa = "best";
   bool exact = false, hash_gates = false, gate_profile = false, gate_trace = false;
 
   WorldOptions options() const;  // but for context and sequences, which depend on the request

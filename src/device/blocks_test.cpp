@@ -1,5 +1,5 @@
 // Weights in GGUF's blocks: linear() and embed() give the bits of the same numbers in F32, on every device, also where
-// x has only a part of the columns that are held.
+// x has only a part of the columns that are held; with activations as integers all devices agree, and stay close.
 #include <gtest/gtest.h>
 
 #include <bit>
@@ -60,12 +60,12 @@ std::vector<float> product(Device& device, const Weight& weight, Matrix& x) {
 }
 
 // The reference, and each instruction set with one thread and more.
-std::vector<std::unique_ptr<Device>> devices() {
+std::vector<std::unique_ptr<Device>> devices(MathMode math = MathMode::kF32) {
   std::vector<std::unique_ptr<Device>> all;
-  all.push_back(make_reference_device());
+  all.push_back(make_reference_device(math));
   for (Isa isa : testing::available_isas()) {
-    all.push_back(testing::cpu_device(isa));
-    all.push_back(testing::cpu_device(isa, 3));
+    all.push_back(testing::cpu_device(isa, 1, math));
+    all.push_back(testing::cpu_device(isa, 3, math));
   }
   return all;
 }
@@ -85,6 +85,45 @@ TEST(Blocks, linear_has_the_bits_of_the_same_numbers_in_f32) {
         Matrix x = testing::random_matrix(m, k, 2);
         ASSERT_TRUE(testing::same_bits(product(*device, pair.blocks, x), product(*reference, pair.floats, x)))
             << device->description() << " " << dtype_name(type) << " " << m << " x " << n << " x " << k;
+      }
+    }
+  }
+}
+
+TEST(Blocks, products_of_integers_have_the_same_bits_on_every_device_and_stay_close) {
+  const auto exact = make_reference_device();
+  for (const MathMode math : {MathMode::kSplit, MathMode::kFast}) {
+    const double levels = math == MathMode::kSplit ? 16255 : 127;
+    for (DType type : kBlocks) {
+      for (auto [m, n, k] : {std::tuple{1, 40, 512}, {2, 16, 256}, {7, 130, 768}, {64, 70, 512}, {3, 0, 256}}) {
+        Matrix x = testing::random_matrix(m, k, 2);
+        std::vector<float> first;
+        for (const auto& device : devices(math)) {
+          Pair pair = make_pair(*device, type, n, k);
+          const std::vector<float> y = product(*device, pair.blocks, x);
+          if (first.empty()) first = y;
+          ASSERT_TRUE(testing::same_bits(y, first))
+              << device->description() << " " << math_name(math) << " " << dtype_name(type) << " of " << m << " rows";
+        }
+        // Each activation is off by half a level of the largest of its block at most.
+        Pair pair = make_pair(*exact, type, n, k);
+        const std::vector<float> sums = product(*exact, pair.floats, x);
+        const Component& values = linear_values(pair.floats);
+        for (int64_t row = 0; row < m; ++row) {
+          const float* in = x.view().row(row);
+          const float largest =
+              std::abs(*std::max_element(in, in + k, [](float a, float b) { return std::abs(a) < std::abs(b); }));
+          for (int64_t output = 0; output < n; ++output) {
+            double weights = 0, products = 0;
+            for (int64_t c = 0; c < k; ++c) {
+              const double w = std::abs(packed_value(values, k, output, c));
+              weights += w, products += w * std::abs(in[c]);
+            }
+            const auto at = static_cast<size_t>(row * (n + 3) + output);
+            ASSERT_LE(std::abs(double{first[at]} - sums[at]), weights * largest * 0.51 / levels + 1e-5 * products)
+                << math_name(math) << " " << dtype_name(type);
+          }
+        }
       }
     }
   }

@@ -27,7 +27,7 @@ enum class OrderClass : uint8_t {
   kSequentialFma,  // acc = fma(w[k], x[k], acc) for k ascending, from +0
   kPlain,          // reference/: the same order with the C library's exp
   kLanes,          // cpu/: the order that device/cpu states, with its own exp
-  kIntegerBlocks,  // integer sums of 32 columns, then f32, as device/cpu/quant/quant_kernels.h states
+  kIntegerBlocks,  // integer sums of 32 columns, then f32, as device/quant/quant_kernels.h states
 };
 
 // What the packed form of a weight is for.

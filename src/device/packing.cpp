@@ -7,6 +7,7 @@
 #include "base/check.h"
 #include "base/error.h"
 #include "base/number_formats.h"
+#include "device/quant/quant_layout.h"
 #include "tensor/block_formats.h"
 
 namespace coprime {
@@ -35,7 +36,7 @@ float element_to_float(DType type, const std::byte* data, int64_t index) {
 }
 
 Layout layout_of(DType type) {
-  return is_block(type) ? Layout::kRowMajor : type == DType::kBF16 ? Layout::kTile16Pairs : Layout::kTile16;
+  return is_block(type) ? Layout::kQuantTiles : type == DType::kBF16 ? Layout::kTile16Pairs : Layout::kTile16;
 }
 
 // Index of an element in the layouts of tiles.
@@ -76,7 +77,8 @@ class PackingSink final : public WeightSink {
   void rows(int64_t first, int64_t count, std::span<const std::byte> bytes) override {
     COPRIME_CHECK(first == next_row_ && count >= 0 && first + count <= num_rows_, "rows {}+{} after {} of {}", first,
                   count, next_row_, num_rows_);
-    const int64_t row_bytes = packed_row_bytes(type_, columns_);
+    const BlockShape block = block_shape(type_);
+    const int64_t row_bytes = columns_ / block.elements * block.bytes;
     COPRIME_CHECK(static_cast<int64_t>(bytes.size()) == count * row_bytes, "{} bytes for {} rows of {}", bytes.size(),
                   count, row_bytes);
     next_row_ = first + count;
@@ -86,8 +88,11 @@ class PackingSink final : public WeightSink {
       for (int64_t i = 0; i < count * columns_; ++i) out[i] += offset_;
       return;
     }
-    if (layout_ == Layout::kRowMajor) {
-      std::memcpy(data_ + first * row_bytes, bytes.data(), bytes.size());
+    if (layout_ == Layout::kQuantTiles) {
+      for (int64_t r = 0; r < count; ++r) {
+        pack_quant_row(type_, bytes.subspan(static_cast<size_t>(r * row_bytes), static_cast<size_t>(row_bytes)),
+                       first + r, data_);
+      }
       return;
     }
     for (int64_t done = 0; done < count;) {  // one tile's rows at a time
@@ -128,14 +133,10 @@ class PackingSink final : public WeightSink {
 
 }  // namespace
 
-int64_t packed_row_bytes(DType type, int64_t columns) {
-  const BlockShape block = block_shape(type);
-  return columns / block.elements * block.bytes;
-}
-
 int64_t tile_bytes(DType type, int64_t columns) {
+  if (is_block(type)) return quant_tile_bytes(type, columns / kQuantBlock);
   const int64_t held = type == DType::kBF16 ? (columns + 1) / 2 * 2 : columns;
-  return kTileRows * packed_row_bytes(type, held);
+  return kTileRows * held * dtype_bytes(type);
 }
 
 std::unique_ptr<WeightSink> make_packing_sink(Weight& weight, DType type, WeightUse use, float offset) {
@@ -143,42 +144,19 @@ std::unique_ptr<WeightSink> make_packing_sink(Weight& weight, DType type, Weight
 }
 
 float packed_value(const Component& values, int64_t columns, int64_t row, int64_t column) {
-  if (values.layout == Layout::kRowMajor) {
-    const BlockShape block = block_shape(values.type);
-    std::array<float, 256> elements;
-    dequantize(
-        values.type,
-        values.bytes.data() + row * packed_row_bytes(values.type, columns) + column / block.elements * block.bytes, 1,
-        elements.data());
-    return elements[static_cast<size_t>(column % block.elements)];
+  if (values.layout == Layout::kQuantTiles) {
+    float value;
+    read_quant_row(values.type, values.bytes.data(), columns / kQuantBlock, row, column, 1, &value);
+    return value;
   }
   return element_to_float(values.type, values.bytes.data(), tile_index(values.layout, columns, row, column));
 }
 
 void dequantize_row(const Component& values, int64_t columns, int64_t row, float* out) {
-  if (values.layout == Layout::kRowMajor) {
-    dequantize(values.type, values.bytes.data() + row * packed_row_bytes(values.type, columns),
-               columns / block_shape(values.type).elements, out);
+  if (values.layout == Layout::kQuantTiles) {
+    read_quant_row(values.type, values.bytes.data(), columns / kQuantBlock, row, 0, columns, out);
   } else {
     for (int64_t c = 0; c < columns; ++c) out[c] = packed_value(values, columns, row, c);
-  }
-}
-
-void dequantize_tile(const Component& values, int64_t columns, int64_t row, int64_t rows, float* out) {
-  constexpr int64_t kChunk = 256;  // whole blocks of every type
-  const BlockShape block = block_shape(values.type);
-  const int64_t row_bytes = packed_row_bytes(values.type, columns);
-  std::array<float, kChunk * kTileRows> chunk{};  // rows that are not there stay zero
-  for (int64_t begin = 0; begin < columns; begin += kChunk) {
-    const int64_t count = std::min(kChunk, columns - begin);
-    for (int64_t r = 0; r < rows; ++r) {
-      dequantize(values.type, values.bytes.data() + (row + r) * row_bytes + begin / block.elements * block.bytes,
-                 count / block.elements, chunk.data() + r * kChunk);
-    }
-    for (int64_t c = 0; c < count; ++c) {
-      for (int64_t r = 0; r < kTileRows; ++r)
-        out[(begin + c) * kTileRows + r] = chunk[static_cast<size_t>(r * kChunk + c)];
-    }
   }
 }
 
@@ -190,7 +168,7 @@ void place_inputs(const Weight& weight, const float* x, float* held) {
 void unpack_row(const Component& values, int64_t columns, int64_t row, float* out) {
   const auto* words = values.bytes.as<const float>();
   const auto* halves = values.bytes.as<const uint16_t>();
-  if (values.layout == Layout::kRowMajor) {
+  if (values.layout == Layout::kQuantTiles) {
     dequantize_row(values, columns, row, out);
     for (int64_t c = 0; c < columns; ++c) out[c] += 0.0f;
     return;

@@ -16,8 +16,7 @@ constexpr int kTileRows = 16;
 
 constexpr int64_t tiles_of(int64_t rows) { return (rows + kTileRows - 1) / kTileRows; }
 
-// Bytes of a row of `columns` elements, whole blocks, as a file has them; of one tile of 16 rows.
-int64_t packed_row_bytes(DType type, int64_t columns);
+// Bytes of one tile of 16 rows; `columns` are whole blocks.
 int64_t tile_bytes(DType type, int64_t columns);
 
 // Device::pack() of the host devices. Adds the component kValues to `weight` and fills it as rows arrive.
@@ -29,9 +28,6 @@ float packed_value(const Component& values, int64_t columns, int64_t row, int64_
 
 // One row, as float.
 void dequantize_row(const Component& values, int64_t columns, int64_t row, float* out);
-
-// `rows` rows of blocks from `row` on as a tile of F32: [columns][16], with zeros for rows that are not there.
-void dequantize_tile(const Component& values, int64_t columns, int64_t row, int64_t rows, float* out);
 
 // A row of x as a weight with an input map wants it: weight.columns floats.
 void place_inputs(const Weight& weight, const float* x, float* held);

@@ -56,9 +56,10 @@ inline std::vector<Isa> available_isas() {
   return isas;
 }
 
-inline std::unique_ptr<Device> cpu_device(Isa isa, int threads = 1) {
+inline std::unique_ptr<Device> cpu_device(Isa isa, int threads = 1, MathMode math = MathMode::kF32) {
   CpuOptions options;
   options.isa = isa;
+  options.math = math;
   options.threads = threads;
   return make_cpu_device(options);
 }

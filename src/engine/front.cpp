@@ -44,6 +44,7 @@ int Front::patience_ms() const { return options_.gate_timeout_ms + kFrontsPatien
 void Front::start() {
   RankStart start{.model = options_.model.string(),
                   .plan = options_.plan,
+                  .math = options_.math,
                   .kv_type = options_.kv_type,
                   .max_rows = options_.max_rows,
                   .pages = pages_per_sequence_ * options_.sequences,

@@ -24,6 +24,7 @@ struct WorldOptions {
   std::filesystem::path model;
   PlanOptions plan;
   Link link = Link::kAuto;
+  MathMode math = MathMode::kSplit;
   DType kv_type = DType::kF32;
   int threads = 0;                     // a rank; 0: the cores of its host shared out
   std::vector<Isa> isa{Isa::kAvx512};  // the limit, of each rank or of all

@@ -30,6 +30,7 @@ void visit(Field&& field, T& value) requires std::same_as<std::remove_const_t<T>
   field("mlp_unit", value.plan.mlp_unit);
   field("exact", value.plan.exact);
   field("dummies", value.plan.dummies);
+  field("math", value.math);
   field("kv_type", value.kv_type);
   field("isa", value.isa);
   field("max_rows", value.max_rows);

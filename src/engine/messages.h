@@ -55,6 +55,7 @@ struct RankStart {
   LinkStart links;
   std::string model;  // folder or GGUF file on the front's host
   PlanOptions plan;   // its ranks are the links'
+  MathMode math = MathMode::kSplit;
   DType kv_type = DType::kF32;
   Isa isa = Isa::kAvx512;
   int max_rows = 1, pages = 0, slots = 0, sequences = 1;

@@ -52,9 +52,9 @@ std::string order_text(const Device& device) {
 
 // What the front chose and the gates depend on.
 std::string settings_text(const RankStart& start) {
-  return fmt::format("kv {}, rows {}, pages {}, slots {}, sequences {}, hash-gates {}, wire-auth {}",
-                     dtype_name(start.kv_type), start.max_rows, start.pages, start.slots, start.sequences,
-                     start.hash_gates, start.links.wire_auth);
+  return fmt::format("math {}, kv {}, rows {}, pages {}, slots {}, sequences {}, hash-gates {}, wire-auth {}",
+                     math_name(start.math), dtype_name(start.kv_type), start.max_rows, start.pages, start.slots,
+                     start.sequences, start.hash_gates, start.links.wire_auth);
 }
 
 class Rank {
@@ -101,7 +101,8 @@ class Rank {
   }
 
   void load(const Checkpoint& checkpoint, int threads) {
-    device_ = make_cpu_device({.isa = start_.isa, .threads = threads, .progress = &progress_->counter(rank_)});
+    device_ = make_cpu_device(
+        {.isa = start_.isa, .math = start_.math, .threads = threads, .progress = &progress_->counter(rank_)});
     ModelWeights weights = load_weights(checkpoint, *plan_, rank_, *device_,
                                         [&](const LocalTensor& tensor, std::unique_ptr<WeightSink> sink) {
                                           if (placement_.hooks.filter)

@@ -15,10 +15,11 @@ namespace coprime {
 enum class ComponentRole : uint8_t { kValues, kBias };
 
 enum class Layout : uint8_t {
-  kRowMajor,  // [rows][columns]; of a block type rows of blocks, as the file has them
+  kRowMajor,  // [rows][columns]
   // Tiles of 16 rows, for kernels whose vector lanes are output rows. Rows past the end are zero.
   kTile16,       // [ceil(rows/16)][columns][16]: F32, F16
   kTile16Pairs,  // [ceil(rows/16)][ceil(columns/2)][16][2]: BF16; a 32-bit lane holds columns 2i (low half) and 2i+1
+  kQuantTiles,   // block types: tiles as device/quant/quant_layout.h explains them
 };
 
 struct Component {

@@ -7,6 +7,8 @@
 #include "device/cpu/worker_pool.h"
 #include "device/kv_pages.h"
 #include "device/packing.h"
+#include "device/quant/quant_kernels.h"
+#include "device/quant/quant_layout.h"
 #include "device/reference/reference_device.h"
 #include "device/shape_checks.h"
 #include "device/top_k.h"
@@ -45,15 +47,29 @@ class ByType {
   Fn f32_, f16_, bf16_;
 };
 
+// By type; empty rows for those that are not quantised.
+using QuantTable = std::array<const QuantFunctions*, static_cast<size_t>(DType::kOther)>;
+QuantTable quant_functions(Isa isa) {
+  QuantTable table{};
+  for (const DType type : kQuantTypes) {
+    const int index = select_quant_kernel(quant_kernels(), {isa, cpu_features(), type});
+    COPRIME_CHECK(index >= 0, "no kernel for {}", dtype_name(type));
+    table[static_cast<size_t>(type)] = &quant_kernels()[static_cast<size_t>(index)].functions;
+  }
+  return table;
+}
+
 class CpuDevice final : public Device {
  public:
   CpuDevice(Isa isa, const CpuOptions& options)
       : isa_(isa),
+        math_(options.math),
         counter_(options.progress),
         linear_(linear_kernels(), isa),
         attention_(attention_kernels(), isa),
         rows_(*kernel_for(row_kernels(), isa, DType::kF32)),
         delta_net_(*kernel_for(delta_net_kernels(), isa, DType::kF32)),
+        quant_(quant_functions(isa)),
         pool_(std::max(options.threads, 1), options.cores) {}
 
   std::unique_ptr<WeightSink> pack(Weight& weight, DType type, WeightUse use, float offset) override {
@@ -273,13 +289,15 @@ class CpuDevice final : public Device {
   // Of weights that hold exactly x's columns.
   void multiply(View x, std::span<const LinearTask> tasks) {
     int64_t bytes = 0;
-    bool blocks = false;
+    bool quantised = false;
     for (const LinearTask& task : tasks) {
       const DType type = linear_values(*task.weight).type;
       bytes += tiles_of(task.weight->rows) * tile_bytes(type, x.columns);
-      blocks = blocks || is_block(type);
+      if (!is_quant(type)) continue;
+      quantised = true;
+      if (math_ != MathMode::kF32) quantise(x, type);
     }
-    if (blocks) reserve_scratch(kTileRows * x.columns);
+    if (quantised && math_ == MathMode::kF32) reserve_scratch(kTileRows * x.columns);
     if (bytes * x.rows < kAloneWeightBytes) {
       multiply_part(x, tasks, 0, bytes, 0);
     } else {
@@ -287,6 +305,28 @@ class CpuDevice final : public Device {
       pool_.run([&](int thread) {
         multiply_part(x, tasks, bytes * thread / threads, bytes * (thread + 1) / threads, thread);
       });
+    }
+    for (Integers& integers : integers_) integers.made = false;
+  }
+
+  // x as integers, once for each form that the kernels of the tasks ask for.
+  void quantise(View x, DType type) {
+    const QuantFunctions& kernel = quant_of(type);
+    const ActivationForm form = kernel.form(math_, x.rows);
+    Integers& integers = integers_[static_cast<size_t>(form)];
+    if (std::exchange(integers.made, true)) return;
+    integers.rows = {.rows = x.rows, .blocks = x.columns / kQuantBlock, .form = form};
+    const auto bytes = static_cast<size_t>(x.rows * integers.rows.row_bytes());
+    if (integers.bytes.size() < bytes) integers.bytes = Buffer(bytes);
+    integers.rows.data = integers.bytes.data();
+    const auto part = [&](int64_t first, int64_t last) {
+      kernel.quantise({.x = x, .math = math_, .out = integers.rows, .first = first, .last = last});
+    };
+    if (x.rows == 1 || x.rows * x.columns < kAloneElements) {
+      part(0, x.rows);
+    } else {
+      const int threads = pool_.threads();
+      pool_.run([&](int thread) { part(x.rows * thread / threads, x.rows * (thread + 1) / threads); });
     }
   }
 
@@ -307,19 +347,22 @@ class CpuDevice final : public Device {
       work.weight = values.bytes.data();
       work.bias = linear_bias(weight);
       work.rows = weight.rows;
-      if (is_block(values.type)) {
-        multiply_dequantized(values, work, x, task.y, scratch_.as<float>() + thread * kTileRows * x.columns);
-      } else {
+      if (!is_quant(values.type)) {
         multiply_blocks(linear_.at(values.type), work, x, task.y);
+      } else if (math_ == MathMode::kF32) {
+        multiply_widened(values, work, x, task.y, scratch_.as<float>() + thread * kTileRows * x.columns);
+      } else {
+        multiply_integers(quant_of(values.type), work, x, task.y);
       }
     }
   }
 
   // One tile after the other as F32: `tile` has room for it.
-  void multiply_dequantized(const Component& values, const LinearWork& work, View x, View y, float* tile) const {
+  void multiply_widened(const Component& values, const LinearWork& work, View x, View y, float* tile) const {
+    const int64_t bytes = tile_bytes(values.type, x.columns);
     for (int64_t t = work.first_tile; t < work.last_tile; ++t) {
+      quant_of(values.type).widen({.tile = work.weight + t * bytes, .first = 0, .count = x.columns, .out = tile});
       const int64_t row = t * kTileRows, rows = std::min<int64_t>(kTileRows, work.rows - row);
-      dequantize_tile(values, x.columns, row, rows, tile);
       LinearWork part;
       part.weight = reinterpret_cast<const std::byte*>(tile);
       part.bias = work.bias == nullptr ? nullptr : work.bias + row;
@@ -329,6 +372,22 @@ class CpuDevice final : public Device {
       multiply_blocks(linear_.at(DType::kF32), part, x, y.column_range(row, rows));
     }
   }
+
+  // In parts whose end can be counted, of an even number of tiles: kernels take two at a time.
+  void multiply_integers(const QuantFunctions& kernel, const LinearWork& work, View x, View y) const {
+    const int64_t products = std::max(kTileRows * x.columns * x.rows, int64_t{1});  // of a tile
+    const int64_t tiles = std::max(kCountedProducts / products, int64_t{1}) * 2;
+    QuantWork part{.weight = work.weight, .bias = work.bias, .rows = work.rows, .y = y};
+    part.x = integers_[static_cast<size_t>(kernel.form(math_, x.rows))].rows;
+    for (int64_t tile = work.first_tile; tile < work.last_tile; tile = part.last_tile) {
+      part.first_tile = tile;
+      part.last_tile = std::min(tile + tiles, work.last_tile);
+      kernel.multiply(part);
+      counter_.add();
+    }
+  }
+
+  const QuantFunctions& quant_of(DType type) const { return *quant_[static_cast<size_t>(type)]; }
 
   // A kernel's call is short enough for its end to be counted: some milliseconds. Each element of y is computed alone,
   // so that no cut changes a bit.
@@ -398,12 +457,22 @@ class CpuDevice final : public Device {
     if (scratch_.size() < bytes) scratch_ = Buffer(bytes);
   }
 
+  // A step's input as integers in one form.
+  struct Integers {
+    bool made = false;  // of the x of this call
+    QuantActivations rows;
+    Buffer bytes;
+  };
+
   Isa isa_;
+  MathMode math_;
   WorkCounter counter_;
   ByType<LinearFn> linear_;
   ByType<AttentionFn> attention_;
   const RowKernels& rows_;
   const DeltaNetKernels& delta_net_;
+  const QuantTable quant_;
+  std::array<Integers, 3> integers_;  // by ActivationForm
   Buffer scratch_, held_;
   WorkerPool pool_;  // last: its threads use the rest
 };
@@ -434,7 +503,7 @@ std::string_view isa_name(Isa isa) {
 
 std::unique_ptr<Device> make_cpu_device(const CpuOptions& options) {
   const Isa isa = best_isa(options.isa);
-  if (isa == Isa::kReference) return make_reference_device(options.progress);
+  if (isa == Isa::kReference) return make_reference_device(options.math, options.progress);
   return std::make_unique<CpuDevice>(isa, options);
 }
 

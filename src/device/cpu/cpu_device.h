@@ -5,17 +5,14 @@
 #include <memory>
 
 #include "device/device.h"
+#include "device/isa.h"
+#include "device/math_mode.h"
 
 namespace coprime {
 
-enum class Isa : uint8_t { kReference, kAvx2, kAvx512 };
-
-// The best that this CPU has, but no better than `limit`. kReference where it has no AVX2 with FMA and F16C.
-Isa best_isa(Isa limit);
-std::string_view isa_name(Isa isa);
-
 struct CpuOptions {
-  Isa isa = Isa::kAvx512;                     // the limit
+  Isa isa = Isa::kAvx512;  // the limit
+  MathMode math = MathMode::kSplit;
   int threads = 1;                            // including the caller
   std::vector<int> cores;                     // core of each thread; empty: not pinned
   std::atomic<uint64_t>* progress = nullptr;  // counted up by every operation: a peer's deadline watches it

@@ -6,6 +6,8 @@
 
 #include "device/kv_pages.h"
 #include "device/packing.h"
+#include "device/quant/quant_kernels.h"
+#include "device/quant/quant_layout.h"
 #include "device/shape_checks.h"
 #include "device/top_k.h"
 #include "device/work_counter.h"
@@ -53,7 +55,7 @@ int64_t find_above(std::span<const float> logits, int64_t first, float threshold
 
 class ReferenceDevice final : public Device {
  public:
-  explicit ReferenceDevice(std::atomic<uint64_t>* progress) : counter_(progress) {}
+  ReferenceDevice(MathMode math, std::atomic<uint64_t>* progress) : math_(math), counter_(progress) {}
 
   std::unique_ptr<WeightSink> pack(Weight& weight, DType type, WeightUse use, float offset) override {
     return make_packing_sink(weight, type, use, offset);
@@ -78,6 +80,10 @@ class ReferenceDevice final : public Device {
       const Component& values = linear_values(weight);
       const float* bias = linear_bias(weight);
       const View in = inputs_of(x, weight);
+      if (is_quant(values.type) && math_ != MathMode::kF32) {
+        multiply_integers(in, weight, values, bias, task.y);
+        continue;
+      }
       row_.resize(static_cast<size_t>(in.columns));
       for (int64_t n = 0; n < weight.rows; ++n) {
         dequantize_row(values, in.columns, n, row_.data());
@@ -249,6 +255,23 @@ class ReferenceDevice final : public Device {
     return held;
   }
 
+  // As device/quant/quant_kernels.h states it.
+  void multiply_integers(View x, const Weight& weight, const Component& values, const float* bias, View y) {
+    const auto kernels = quant_reference_rows();
+    const auto kernel = std::ranges::find(kernels, values.type, &QuantKernelRow::type);
+    QuantActivations integers{.rows = x.rows, .blocks = x.columns / kQuantBlock};
+    integers.form = kernel->functions.form(math_, x.rows);
+    integers_.resize(static_cast<size_t>(x.rows * integers.row_bytes()));
+    integers.data = integers_.data();
+    kernel->functions.quantise({.x = x, .math = math_, .out = integers, .first = 0, .last = x.rows});
+    QuantWork work{.weight = values.bytes.data(), .bias = bias, .rows = weight.rows, .x = integers, .y = y};
+    for (int64_t tile = 0; tile < quant_tiles(weight.rows); ++tile) {
+      work.first_tile = tile, work.last_tile = tile + 1;
+      kernel->functions.multiply(work);
+      counter_.add();
+    }
+  }
+
   static void norm_row(const float* x, int64_t count, const float* weight, float eps, float* y) {
     const float scale = rms_scale(x, count, eps);
     for (int64_t c = 0; c < count; ++c) y[c] = (x[c] * scale) * weight[c];
@@ -334,14 +357,16 @@ class ReferenceDevice final : public Device {
       std::copy(s.begin(), s.end(), state.recurrent + span.state_out * state.recurrent_stride + head * cells);
   }
 
+  MathMode math_;
   WorkCounter counter_;
   std::vector<float> row_, held_;  // of a weight; x as a weight wants it
+  std::vector<std::byte> integers_;
 };
 
 }  // namespace
 
-std::unique_ptr<Device> make_reference_device(std::atomic<uint64_t>* progress) {
-  return std::make_unique<ReferenceDevice>(progress);
+std::unique_ptr<Device> make_reference_device(MathMode math, std::atomic<uint64_t>* progress) {
+  return std::make_unique<ReferenceDevice>(math, progress);
 }
 
 }  // namespace coprime

@@ -5,9 +5,11 @@
 #include <memory>
 
 #include "device/device.h"
+#include "device/math_mode.h"
 
 namespace coprime {
 
-std::unique_ptr<Device> make_reference_device(std::atomic<uint64_t>* progress = nullptr);
+std::unique_ptr<Device> make_reference_device(MathMode math = MathMode::kF32,
+                                              std::atomic<uint64_t>* progress = nullptr);
 
 }  // namespace coprime

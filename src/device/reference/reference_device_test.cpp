@@ -114,7 +114,7 @@ TEST(ReferenceDevice, embed_gives_zero_for_another_ranks_ids) {
 
 TEST(ReferenceDevice, counts_its_operations) {
   std::atomic<uint64_t> progress = 0;
-  const auto device = make_reference_device(&progress);
+  const auto device = make_reference_device(MathMode::kF32, &progress);
   testing::Matrix x(1, 4), y(1, 4);
   device->swiglu(x.view(), y.view());
   EXPECT_EQ(progress.load(), 1u);

@@ -15,7 +15,7 @@
 #include <cstdint>
 #include <span>
 
-#include "device/cpu/quant/quant_format.h"
+#include "device/quant/quant_format.h"
 
 namespace coprime {
 

@@ -1,4 +1,4 @@
-#include "device/cpu/quant/quant_layout.h"
+#include "device/quant/quant_layout.h"
 
 #include <algorithm>
 #include <bit>

@@ -6,8 +6,8 @@
 #include <random>
 
 #include "base/number_formats.h"
-#include "device/cpu/quant/quant_kernels.h"
-#include "device/cpu/quant/quant_layout.h"
+#include "device/quant/quant_kernels.h"
+#include "device/quant/quant_layout.h"
 #include "tensor/buffer.h"
 
 namespace coprime::testing {

@@ -7,17 +7,17 @@
 #include <type_traits>
 #include <utility>
 
-#include "device/cpu/quant/quant_kernels.h"
-#include "device/cpu/quant/quant_layout.h"
+#include "device/quant/quant_kernels.h"
+#include "device/quant/quant_layout.h"
 #include "hwy/base.h"
 
 HWY_PUSH_ATTRIBUTES("avx2,fma,f16c,bmi,bmi2,avx512f,avx512bw,avx512dq,avx512vl,avx512cd,avx512vnni")
 namespace coprime {
 namespace {
 
-#include "device/cpu/quant/vectors512-inl.h"
+#include "device/quant/vectors512-inl.h"
 //
-#include "device/cpu/quant/quant-inl.h"
+#include "device/quant/quant-inl.h"
 
 template <DType kType>
 constexpr QuantKernelRow row(const char* name) {

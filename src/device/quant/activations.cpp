@@ -1,4 +1,4 @@
-#include "device/cpu/quant/activations.h"
+#include "device/quant/activations.h"
 
 #include <algorithm>
 #include <bit>
@@ -6,7 +6,7 @@
 #include <cstring>
 #include <limits>
 
-#include "device/cpu/quant/quant_layout.h"
+#include "device/quant/quant_layout.h"
 
 namespace coprime {
 namespace {

@@ -1,8 +1,8 @@
-#include "device/cpu/quant/activations.h"
+#include "device/quant/activations.h"
 
 #include <gtest/gtest.h>
 
-#include "device/cpu/quant/quant_testing.h"
+#include "device/quant/quant_testing.h"
 #include "device/testing.h"
 
 namespace coprime {

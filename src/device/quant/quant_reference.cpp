@@ -2,8 +2,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "device/cpu/quant/quant_kernels.h"
-#include "device/cpu/quant/quant_layout.h"
+#include "device/quant/quant_kernels.h"
+#include "device/quant/quant_layout.h"
 
 namespace coprime {
 namespace {

@@ -7,8 +7,8 @@
 #include <type_traits>
 #include <utility>
 
-#include "device/cpu/quant/quant_kernels.h"
-#include "device/cpu/quant/quant_layout.h"
+#include "device/quant/quant_kernels.h"
+#include "device/quant/quant_layout.h"
 #include "hwy/base.h"
 
 #define COPRIME_AVX_VNNI 1
@@ -16,9 +16,9 @@ HWY_PUSH_ATTRIBUTES("avx2,fma,f16c,bmi,bmi2,avxvnni")
 namespace coprime {
 namespace {
 
-#include "device/cpu/quant/vectors256-inl.h"
+#include "device/quant/vectors256-inl.h"
 //
-#include "device/cpu/quant/quant-inl.h"
+#include "device/quant/quant-inl.h"
 
 template <DType kType>
 constexpr QuantKernelRow row(const char* name) {

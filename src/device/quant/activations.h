@@ -10,8 +10,8 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "device/cpu/quant/quant_format.h"
 #include "device/math_mode.h"
+#include "device/quant/quant_format.h"
 #include "tensor/view.h"
 
 namespace coprime {

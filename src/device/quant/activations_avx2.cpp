@@ -3,7 +3,7 @@
 
 #include <cstring>
 
-#include "device/cpu/quant/activations.h"
+#include "device/quant/activations.h"
 #include "hwy/base.h"
 
 HWY_PUSH_ATTRIBUTES("avx2,fma,f16c")

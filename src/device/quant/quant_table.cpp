@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "device/cpu/quant/quant_kernels.h"
+#include "device/quant/quant_kernels.h"
 
 namespace coprime {
 namespace {

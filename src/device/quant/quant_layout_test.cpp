@@ -1,9 +1,9 @@
 // Packed weights keep every value: what comes back is what the file's own formula gives, for each type of GGUF.
-#include "device/cpu/quant/quant_layout.h"
+#include "device/quant/quant_layout.h"
 
 #include <gtest/gtest.h>
 
-#include "device/cpu/quant/quant_testing.h"
+#include "device/quant/quant_testing.h"
 #include "device/testing.h"
 
 namespace coprime {

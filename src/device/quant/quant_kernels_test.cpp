@@ -1,10 +1,10 @@
 // Products with quantised weights: close to the weights' and inputs' real product, and equal in every bit on every
 // instruction set, for every number of rows and every split.
-#include "device/cpu/quant/quant_kernels.h"
+#include "device/quant/quant_kernels.h"
 
 #include <gtest/gtest.h>
 
-#include "device/cpu/quant/quant_testing.h"
+#include "device/quant/quant_testing.h"
 #include "device/testing.h"
 
 namespace coprime {

@@ -14,8 +14,9 @@
 #include <span>
 #include <string>
 
-#include "device/cpu/cpu_device.h"
-#include "device/cpu/quant/activations.h"
+#include "device/device.h"
+#include "device/isa.h"
+#include "device/quant/activations.h"
 
 namespace coprime {
 
