@@ -2,7 +2,8 @@
 #include "geometry/gguf_shape.h"
 
 #include <gtest/gtest.h>
-#include <unistd.h>
+
+#include <random>
 
 #include "base/error.h"
 #include "geometry/file_order.h"
@@ -179,6 +180,37 @@ TEST_F(GgufShapes, names_and_orders_are_those_of_the_file) {
       EXPECT_EQ(std::ranges::count(seen, false), 0);
     }
   }
+}
+
+// A value of any key becomes any other: a plan, or an Error(kModel); never a broken invariant.
+TEST_F(GgufShapes, damaged_metadata_gives_a_plan_or_an_error) {
+  std::mt19937_64 random(5);
+  int plans = 0;
+  for (int i = 0; i < 4000; ++i) {
+    std::string bytes = sound(i % 2 == 0 ? "qwen35" : "llama").bytes();
+    for (int edits = 1 + static_cast<int>(random() % 3); edits > 0; --edits) {
+      const size_t at = 24 + random() % (bytes.size() - 24);
+      switch (random() % 3) {
+        case 0:
+          bytes[at] = static_cast<char>(random());
+          break;
+        case 1:
+          bytes[at] = static_cast<char>(bytes[at] + (random() % 2 != 0 ? 1 : -1));
+          break;
+        default:
+          bytes[at] = static_cast<char>(bytes[at] ^ (1 << random() % 8));
+      }
+    }
+    std::ofstream(path_, std::ios::binary).write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+    try {
+      const ShardPlan plan(read_model_shape(path_), {.ranks = 1 + i % 5, .exact = i % 3 == 0});
+      rope_frequencies(plan.shape().rope);
+      ++plans;
+    } catch (const Error& error) {
+      ASSERT_EQ(error.kind(), ErrorKind::kModel) << error.what();
+    }
+  }
+  EXPECT_GT(plans, 200);
 }
 
 TEST(HeldColumns, a_block_that_straddles_two_shares_is_held_by_both) {
