@@ -23,7 +23,7 @@ namespace {
 struct Options {
   int threads = 1, passes = 0;
   int64_t dram_mib = 256, cache_mib = 6;
-  std::string isa = "avx512", type = "all";
+  std::string isa = "avx512", type = "all", cases = "all";
   bool avx_vnni = true;
 };
 
@@ -224,6 +224,24 @@ void prefill(WorkerPool& pool, const QuantKernelRow& kernel, MathMode math, int6
       math_name(math), pool.threads(), rate, limit, rate / limit);
 }
 
+void decode_cases(WorkerPool& pool, const QuantKernelRow& kernel, const Options& options) {
+  {
+    const std::vector<Matrix> large = matrices(kernel.type, options.dram_mib);
+    decode(pool, kernel, MathMode::kSplit, large, "memory", 1, options);
+  }
+  const std::vector<Matrix> cached = matrices(kernel.type, options.cache_mib);
+  for (MathMode math : {MathMode::kSplit, MathMode::kFast}) decode(pool, kernel, math, cached, "cache", 1, options);
+  for (int64_t rows : {2, 4, 8}) decode(pool, kernel, MathMode::kSplit, cached, "cache", rows, options);
+}
+
+void prefill_cases(WorkerPool& pool, const QuantKernelRow& kernel, const Options& options) {
+  for (MathMode math : {MathMode::kSplit, MathMode::kFast}) {
+    const bool whole = quant_format(kernel.type).super();  // columns in blocks of 256
+    prefill(pool, kernel, math, 1536, whole ? 512 : 576, 512, options);
+    prefill(pool, kernel, math, 2048, 5120, 128, options);
+  }
+}
+
 void run(const Options& options) {
   CpuFeatures features = cpu_features();
   features.avx_vnni = features.avx_vnni && options.avx_vnni;
@@ -235,18 +253,8 @@ void run(const Options& options) {
     if (options.type != "all" && options.type != dtype_name(type)) continue;
     const int index = select_quant_kernel(quant_kernels(), {isa, features, type});
     const QuantKernelRow& kernel = quant_kernels()[static_cast<size_t>(index)];
-    {
-      const std::vector<Matrix> large = matrices(type, options.dram_mib);
-      decode(pool, kernel, MathMode::kSplit, large, "memory", 1, options);
-    }
-    const std::vector<Matrix> cached = matrices(type, options.cache_mib);
-    for (MathMode math : {MathMode::kSplit, MathMode::kFast}) decode(pool, kernel, math, cached, "cache", 1, options);
-    for (int64_t rows : {2, 4, 8}) decode(pool, kernel, MathMode::kSplit, cached, "cache", rows, options);
-    for (MathMode math : {MathMode::kSplit, MathMode::kFast}) {
-      const bool whole = quant_format(type).super();  // columns in blocks of 256
-      prefill(pool, kernel, math, 1536, whole ? 512 : 576, 512, options);
-      prefill(pool, kernel, math, 2048, 5120, 128, options);
-    }
+    if (options.cases != "prefill") decode_cases(pool, kernel, options);
+    if (options.cases != "decode") prefill_cases(pool, kernel, options);
   }
 }
 
@@ -260,6 +268,7 @@ int main(int argc, char** argv) {
   app.add_option("--isa", options.isa, "the best to use")->check(CLI::IsMember({"avx2", "avx512"}));
   app.add_flag("!--no-avx-vnni", options.avx_vnni, "not AVX-VNNI either");
   app.add_option("--type", options.type, "of the weights: Q4_0, ..., or all");
+  app.add_option("--cases", options.cases)->check(CLI::IsMember({"decode", "prefill", "all"}));
   app.add_option("--passes", options.passes, "of each case; 0: as many as take a second or so");
   app.add_option("--dram-mib", options.dram_mib, "of the set that no cache holds")->check(CLI::Range(1, 1 << 20));
   app.add_option("--cache-mib", options.cache_mib, "of the set that the last cache holds")
