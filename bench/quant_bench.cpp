@@ -27,12 +27,32 @@ struct Options {
   bool avx_vnni = true;
 };
 
-// Of one thread's own CPU time, so that other work on the machine does not count; of the wall clock for several.
-double seconds(int threads) {
+// A thread's own CPU time, so that other work on the machine does not count.
+double thread_seconds() {
   timespec time;
-  clock_gettime(threads == 1 ? CLOCK_THREAD_CPUTIME_ID : CLOCK_MONOTONIC, &time);
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
   return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) * 1e-9;
 }
+
+// Runs jobs on all threads and counts what each spends in them.
+class Stopwatch {
+ public:
+  explicit Stopwatch(WorkerPool& pool) : pool_(pool), spent_(static_cast<size_t>(pool.threads())) {}
+  template <class Job>
+  void run(const Job& job) {
+    pool_.run([&](int thread) {
+      const double start = thread_seconds();
+      job(thread);
+      spent_[static_cast<size_t>(thread)] += thread_seconds() - start;
+    });
+  }
+  // Of the thread that spent most.
+  double seconds() const { return *std::max_element(spent_.begin(), spent_.end()); }
+
+ private:
+  WorkerPool& pool_;
+  std::vector<double> spent_;
+};
 
 double fastest(const std::vector<double>& times) { return *std::min_element(times.begin(), times.end()); }
 
@@ -124,22 +144,25 @@ class Runner {
     quantise_ = {make_view(x_.data(), rows, blocks * kQuantBlock), 0, math, quantised_, 0, rows};
   }
 
-  // Rounds the inputs (each thread all of one row, or its part of many), and multiplies.
-  void pass() {
+  // Rounds the inputs and multiplies; returns the seconds.
+  double pass() {
+    Stopwatch watch(pool_);
     const int64_t rows = quantised_.rows;
     if (rows > 1) {
-      pool_.run([&](int thread) {
+      watch.run([&](int thread) {
         QuantiseWork part = quantise_;
         part.first = rows * thread / pool_.threads();
         part.last = rows * (thread + 1) / pool_.threads();
         kernel_.functions.quantise(part);
       });
     } else {
-      kernel_.functions.quantise(quantise_);
+      watch.run([&](int thread) {
+        if (thread == 0) kernel_.functions.quantise(quantise_);
+      });
     }
     for (const Matrix& weight : weights_) {
       const int64_t tiles = quant_tiles(weight.rows);
-      pool_.run([&](int thread) {
+      watch.run([&](int thread) {
         QuantWork work{
             weight.tiles.data(), nullptr, weight.rows, 0, 0, quantised_, make_view(y_.data(), rows, weight.rows)};
         work.first_tile = tiles * thread / pool_.threads();
@@ -147,6 +170,7 @@ class Runner {
         kernel_.functions.multiply(work);
       });
     }
+    return watch.seconds();
   }
 
  private:
@@ -173,11 +197,9 @@ void decode(WorkerPool& pool, const QuantKernelRow& kernel, MathMode math, const
   runner.pass();
   const int passes = repetitions(options, bytes / 10e9);
   for (int i = 0; i < passes; ++i) {
-    double start = seconds(pool.threads());
-    runner.pass();
-    product_times.push_back(seconds(pool.threads()) - start);
-    start = seconds(pool.threads());
-    pool.run([&](int thread) {
+    product_times.push_back(runner.pass());
+    Stopwatch watch(pool);
+    watch.run([&](int thread) {
       uint64_t total = 0;
       for (const Matrix& weight : weights) {
         const size_t share = weight.tiles.size() / static_cast<size_t>(pool.threads());
@@ -185,7 +207,7 @@ void decode(WorkerPool& pool, const QuantKernelRow& kernel, MathMode math, const
       }
       if (thread == 0) sink = total;
     });
-    read_times.push_back(seconds(pool.threads()) - start);
+    read_times.push_back(watch.seconds());
   }
   const double product_rate = bytes / fastest(product_times) * 1e-9, read_rate = bytes / fastest(read_times) * 1e-9;
   std::printf(
@@ -208,12 +230,10 @@ void prefill(WorkerPool& pool, const QuantKernelRow& kernel, MathMode math, int6
   runner.pass();
   const int passes = repetitions(options, operations / 100e9);
   for (int i = 0; i < passes; ++i) {
-    double start = seconds(pool.threads());
-    runner.pass();
-    product_times.push_back(seconds(pool.threads()) - start);
-    start = seconds(pool.threads());
-    pool.run([&](int) { peak.fn(); });
-    peak_times.push_back(seconds(pool.threads()) - start);
+    product_times.push_back(runner.pass());
+    Stopwatch watch(pool);
+    watch.run([&](int) { peak.fn(); });
+    peak_times.push_back(watch.seconds());
   }
   const double rate = operations / fastest(product_times) * 1e-9;
   const double limit = peak.operations * pool.threads() / fastest(peak_times) * 1e-9;

@@ -243,13 +243,15 @@ TEST(QuantKernels, zero_inputs_and_no_columns_give_zero_and_the_bias) {
   for (DType type : kQuantTypes) {
     for (int64_t blocks : {0, 8}) {
       const QuantMatrix weight = random_quant_matrix(type, 20, blocks, 24);
-      Matrix x(2, blocks * 32);
+      Matrix x(6, blocks * 32);
       for (const QuantKernelRow* kernel : testing::runnable_kernels(type)) {
         const std::vector<float> y = run(*kernel, weight, x.view(), {.bias = &bias});
         for (size_t i = 0; i < 20; ++i) {
           EXPECT_EQ(y[i], bias[i]) << kernel->name;
-          EXPECT_EQ(y[23 + i], bias[i]) << kernel->name;
+          EXPECT_EQ(y[5 * 23 + i], bias[i]) << kernel->name;
         }
+        const std::vector<float> first = run(*kernel, weight, x.view().row_range(0, 1), {.bias = &bias});
+        for (size_t i = 0; i < 20; ++i) EXPECT_EQ(first[i], bias[i]) << kernel->name;
       }
     }
   }
