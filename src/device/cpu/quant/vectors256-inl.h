@@ -113,20 +113,24 @@ class ByteDot {
   void add_chunk(int step, Ints codes, const std::byte* words) {
     for (int p = 0; p < kParts; ++p) {
       const Ints products = _mm256_maddubs_epi16(codes, word(words + 32 * p));
-      pairs_[p] = chain(step % kSteps == 0 ? products : _mm256_add_epi16(pairs_[p], products));
-      if (step % kSteps == kSteps - 1) flush(step, p);
+      pairs_[p] = chain(step % steps(p) == 0 ? products : _mm256_add_epi16(pairs_[p], products));
+      if (step % steps(p) == steps(p) - 1) flush(step, p);
     }
   }
   Ints total() const { return sum_; }
 
  private:
-  static constexpr int kFit = 32767 / (2 * 127 * kMaxCode);
-  static constexpr int kSteps = std::min(kChunks, kFit >= 8 ? 8 : kFit >= 4 ? 4 : 2);
-  static_assert(kFit >= 2);
+  // How many pairs of products fit 16 bits: a low part is at most 64, others 127.
+  static constexpr int steps(int p) {
+    const int fit = 32767 / (2 * (p == 1 ? 64 : 127) * kMaxCode);
+    return std::min(kChunks, fit >= 8 ? 8 : fit >= 4 ? 4 : 2);
+  }
+  static_assert(2 * 2 * 127 * kMaxCode <= 32767);
 
+  // The first part is the first to flush.
   void flush(int step, int p) {
     const Ints pairs = _mm256_madd_epi16(pairs_[p], _mm256_set1_epi16(kParts == 2 && p == 0 ? 128 : 1));
-    sum_ = step == kSteps - 1 && p == 0 ? pairs : add(sum_, pairs);
+    sum_ = p == 0 && step == steps(0) - 1 ? pairs : add(sum_, pairs);
   }
   Ints pairs_[kParts];
   Ints sum_;
