@@ -190,10 +190,10 @@ HWY_NOINLINE void multiply_few(const QuantWork& work) {
 
 constexpr int kPanelRows = 2 * kLanes;  // of the weight
 constexpr int kPanelTiles = kPanelRows / kQuantRows;
-constexpr int64_t kValuesBlocks = 20;            // of values in a panel: it stays in the first cache
-constexpr int64_t kCodesBlocks = 32;             // of codes
-constexpr int64_t kInputRows = 128;              // of x, whose part of these columns stays in the second cache
-constexpr int kGroupRows = kLanes == 8 ? 6 : 8;  // of x at a time: their sums fill the registers
+constexpr int64_t kValuesBlocks = 20;               // of values in a panel: it stays in the first cache
+constexpr int64_t kCodesBlocks = 32;                // of codes
+constexpr int kGroupRows = kLanes == 8 ? 6 : 8;     // of x at a time: their sums fill the registers
+constexpr int64_t kPanelGroups = 168 / kGroupRows;  // whose part of these columns stays in the second cache
 
 // Weights unpacked: for each block its values, [16 words of two columns, or 8 of four][2 vectors], and its scales.
 struct Panel {
@@ -376,6 +376,7 @@ HWY_INLINE void multiply_panel(const QuantWork& work, const Panel& panel, int64_
     const std::byte* x[kGroupRows];
     for (int64_t r = 0; r < size; ++r) {
       x[r] = work.x.row(begin + r) + first * stride;
+      __builtin_prefetch(work.y.row(begin + r) + output, 1);  // a store that waits would hold up those of the sums
       if (first > 0) std::memcpy(sums[r], work.y.row(begin + r) + output, bytes);
     }
     const auto& kernels = kGroups<Dot, kMinima<kType>>;
@@ -397,8 +398,11 @@ void multiply_rows(const QuantWork& work) {
   constexpr int64_t kPartUnits = (kBytes ? kCodesBlocks : kValuesBlocks) / kShared;
   const int64_t units = work.x.blocks / kShared, parts = (units + kPartUnits - 1) / kPartUnits;
   Panel panel;
-  for (int64_t row = 0; row < work.x.rows; row += kInputRows) {
-    const int64_t rows = std::min(kInputRows, work.x.rows - row);
+  const int64_t groups = (work.x.rows + kGroupRows - 1) / kGroupRows;
+  const int64_t panels = (groups + kPanelGroups - 1) / kPanelGroups;
+  for (int64_t i = 0; i < panels; ++i) {  // of whole groups, and nearly equal sizes
+    const int64_t row = groups * i / panels * kGroupRows;
+    const int64_t rows = std::min(groups * (i + 1) / panels * kGroupRows, work.x.rows) - row;
     for (int64_t part = 0; part < parts; ++part) {
       const int64_t first = units * part / parts * kShared, blocks = units * (part + 1) / parts * kShared - first;
       for (int64_t tile = work.first_tile; tile < work.last_tile; tile += kPanelTiles) {

@@ -117,7 +117,7 @@ TEST(QuantKernels, have_the_references_bits_where_columns_and_rows_go_in_blocks)
   for (DType type : kQuantTypes) {
     const QuantMatrix weight = random_quant_matrix(type, 40, 56, 11);
     const std::vector<float> bias = testing::random_floats(40, 12);
-    Matrix x = testing::random_matrix(131, 56 * 32, 13);
+    Matrix x = testing::random_matrix(173, 56 * 32, 13);
     for (const QuantKernelRow* kernel : testing::runnable_kernels(type)) {
       for (MathMode math : kMaths) {
         const Call call{.math = math, .bias = &bias};
