@@ -1,4 +1,4 @@
-// What the tests and the bench of quantised products share: seeded blocks of the file, weights packed from them,
+// What the tests of quantised products share: seeded blocks of the file, weights packed from them,
 // activations rounded, products of one kernel.
 #pragma once
 
