@@ -23,16 +23,36 @@ namespace {
 struct Options {
   int threads = 1, passes = 0;
   int64_t dram_mib = 256, cache_mib = 6;
-  std::string isa = "avx512", type = "all";
+  std::string isa = "avx512", type = "all", cases = "all";
   bool avx_vnni = true;
 };
 
-// Of one thread's own CPU time, so that other work on the machine does not count; of the wall clock for several.
-double seconds(int threads) {
+// A thread's own CPU time, so that other work on the machine does not count.
+double thread_seconds() {
   timespec time;
-  clock_gettime(threads == 1 ? CLOCK_THREAD_CPUTIME_ID : CLOCK_MONOTONIC, &time);
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
   return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) * 1e-9;
 }
+
+// Runs jobs on all threads and counts what each spends in them.
+class Stopwatch {
+ public:
+  explicit Stopwatch(WorkerPool& pool) : pool_(pool), spent_(static_cast<size_t>(pool.threads())) {}
+  template <class Job>
+  void run(const Job& job) {
+    pool_.run([&](int thread) {
+      const double start = thread_seconds();
+      job(thread);
+      spent_[static_cast<size_t>(thread)] += thread_seconds() - start;
+    });
+  }
+  // Of the thread that spent most.
+  double seconds() const { return *std::max_element(spent_.begin(), spent_.end()); }
+
+ private:
+  WorkerPool& pool_;
+  std::vector<double> spent_;
+};
 
 double fastest(const std::vector<double>& times) { return *std::min_element(times.begin(), times.end()); }
 
@@ -121,25 +141,28 @@ class Runner {
     quantised_ = {nullptr, rows, blocks, kernel.functions.form(math, rows)};
     memory_ = Buffer(static_cast<size_t>(rows * quantised_.row_bytes()));
     quantised_.data = memory_.data();
-    quantise_ = {make_view(x_.data(), rows, blocks * kQuantBlock), 0, math, quantised_, 0, rows};
+    quantise_ = {make_view(x_.data(), rows, blocks * kQuantBlock), math, quantised_, 0, rows};
   }
 
-  // Rounds the inputs (each thread all of one row, or its part of many), and multiplies.
-  void pass() {
+  // Rounds the inputs and multiplies; returns the seconds.
+  double pass() {
+    Stopwatch watch(pool_);
     const int64_t rows = quantised_.rows;
     if (rows > 1) {
-      pool_.run([&](int thread) {
+      watch.run([&](int thread) {
         QuantiseWork part = quantise_;
         part.first = rows * thread / pool_.threads();
         part.last = rows * (thread + 1) / pool_.threads();
         kernel_.functions.quantise(part);
       });
     } else {
-      kernel_.functions.quantise(quantise_);
+      watch.run([&](int thread) {
+        if (thread == 0) kernel_.functions.quantise(quantise_);
+      });
     }
     for (const Matrix& weight : weights_) {
       const int64_t tiles = quant_tiles(weight.rows);
-      pool_.run([&](int thread) {
+      watch.run([&](int thread) {
         QuantWork work{
             weight.tiles.data(), nullptr, weight.rows, 0, 0, quantised_, make_view(y_.data(), rows, weight.rows)};
         work.first_tile = tiles * thread / pool_.threads();
@@ -147,6 +170,7 @@ class Runner {
         kernel_.functions.multiply(work);
       });
     }
+    return watch.seconds();
   }
 
  private:
@@ -173,11 +197,9 @@ void decode(WorkerPool& pool, const QuantKernelRow& kernel, MathMode math, const
   runner.pass();
   const int passes = repetitions(options, bytes / 10e9);
   for (int i = 0; i < passes; ++i) {
-    double start = seconds(pool.threads());
-    runner.pass();
-    product_times.push_back(seconds(pool.threads()) - start);
-    start = seconds(pool.threads());
-    pool.run([&](int thread) {
+    product_times.push_back(runner.pass());
+    Stopwatch watch(pool);
+    watch.run([&](int thread) {
       uint64_t total = 0;
       for (const Matrix& weight : weights) {
         const size_t share = weight.tiles.size() / static_cast<size_t>(pool.threads());
@@ -185,7 +207,7 @@ void decode(WorkerPool& pool, const QuantKernelRow& kernel, MathMode math, const
       }
       if (thread == 0) sink = total;
     });
-    read_times.push_back(seconds(pool.threads()) - start);
+    read_times.push_back(watch.seconds());
   }
   const double product_rate = bytes / fastest(product_times) * 1e-9, read_rate = bytes / fastest(read_times) * 1e-9;
   std::printf(
@@ -208,12 +230,10 @@ void prefill(WorkerPool& pool, const QuantKernelRow& kernel, MathMode math, int6
   runner.pass();
   const int passes = repetitions(options, operations / 100e9);
   for (int i = 0; i < passes; ++i) {
-    double start = seconds(pool.threads());
-    runner.pass();
-    product_times.push_back(seconds(pool.threads()) - start);
-    start = seconds(pool.threads());
-    pool.run([&](int) { peak.fn(); });
-    peak_times.push_back(seconds(pool.threads()) - start);
+    product_times.push_back(runner.pass());
+    Stopwatch watch(pool);
+    watch.run([&](int) { peak.fn(); });
+    peak_times.push_back(watch.seconds());
   }
   const double rate = operations / fastest(product_times) * 1e-9;
   const double limit = peak.operations * pool.threads() / fastest(peak_times) * 1e-9;
@@ -222,6 +242,24 @@ void prefill(WorkerPool& pool, const QuantKernelRow& kernel, MathMode math, int6
       "split_peak_gop_s=%.1f ratio=%.3f\n",
       static_cast<long long>(outputs), static_cast<long long>(columns), static_cast<long long>(rows), kernel.name,
       math_name(math), pool.threads(), rate, limit, rate / limit);
+}
+
+void decode_cases(WorkerPool& pool, const QuantKernelRow& kernel, const Options& options) {
+  {
+    const std::vector<Matrix> large = matrices(kernel.type, options.dram_mib);
+    decode(pool, kernel, MathMode::kSplit, large, "memory", 1, options);
+  }
+  const std::vector<Matrix> cached = matrices(kernel.type, options.cache_mib);
+  for (MathMode math : {MathMode::kSplit, MathMode::kFast}) decode(pool, kernel, math, cached, "cache", 1, options);
+  for (int64_t rows : {2, 4, 8}) decode(pool, kernel, MathMode::kSplit, cached, "cache", rows, options);
+}
+
+void prefill_cases(WorkerPool& pool, const QuantKernelRow& kernel, const Options& options) {
+  for (MathMode math : {MathMode::kSplit, MathMode::kFast}) {
+    const bool whole = quant_format(kernel.type).super();  // columns in blocks of 256
+    prefill(pool, kernel, math, 1536, whole ? 512 : 576, 512, options);
+    prefill(pool, kernel, math, 2048, 5120, 128, options);
+  }
 }
 
 void run(const Options& options) {
@@ -235,18 +273,8 @@ void run(const Options& options) {
     if (options.type != "all" && options.type != dtype_name(type)) continue;
     const int index = select_quant_kernel(quant_kernels(), {isa, features, type});
     const QuantKernelRow& kernel = quant_kernels()[static_cast<size_t>(index)];
-    {
-      const std::vector<Matrix> large = matrices(type, options.dram_mib);
-      decode(pool, kernel, MathMode::kSplit, large, "memory", 1, options);
-    }
-    const std::vector<Matrix> cached = matrices(type, options.cache_mib);
-    for (MathMode math : {MathMode::kSplit, MathMode::kFast}) decode(pool, kernel, math, cached, "cache", 1, options);
-    for (int64_t rows : {2, 4, 8}) decode(pool, kernel, MathMode::kSplit, cached, "cache", rows, options);
-    for (MathMode math : {MathMode::kSplit, MathMode::kFast}) {
-      const bool whole = quant_format(type).super();  // columns in blocks of 256
-      prefill(pool, kernel, math, 1536, whole ? 512 : 576, 512, options);
-      prefill(pool, kernel, math, 2048, 5120, 128, options);
-    }
+    if (options.cases != "prefill") decode_cases(pool, kernel, options);
+    if (options.cases != "decode") prefill_cases(pool, kernel, options);
   }
 }
 
@@ -260,6 +288,7 @@ int main(int argc, char** argv) {
   app.add_option("--isa", options.isa, "the best to use")->check(CLI::IsMember({"avx2", "avx512"}));
   app.add_flag("!--no-avx-vnni", options.avx_vnni, "not AVX-VNNI either");
   app.add_option("--type", options.type, "of the weights: Q4_0, ..., or all");
+  app.add_option("--cases", options.cases)->check(CLI::IsMember({"decode", "prefill", "all"}));
   app.add_option("--passes", options.passes, "of each case; 0: as many as take a second or so");
   app.add_option("--dram-mib", options.dram_mib, "of the set that no cache holds")->check(CLI::Range(1, 1 << 20));
   app.add_option("--cache-mib", options.cache_mib, "of the set that the last cache holds")

@@ -44,8 +44,7 @@ void quantise_reference(const QuantiseWork& work) {
   const int64_t bytes = activation_block_bytes(work.out.form);
   for (int64_t r = work.first; r < work.last; ++r) {
     for (int64_t b = 0; b < work.out.blocks; ++b) {
-      float spare[kQuantBlock];
-      const float* x = activation_columns(work, r, b, spare);
+      const float* x = work.x.row(r) + b * kQuantBlock;
       uint32_t magnitude = 0;
       for (int i = 0; i < kQuantBlock; ++i) magnitude = std::max(magnitude, std::bit_cast<uint32_t>(x[i]) & 0x7fffffff);
       const ActivationScale scale = activation_scale(magnitude, work.math);

@@ -1,7 +1,7 @@
 // Activations as integers, for products with quantised weights. Owns the rounding: every kernel of every instruction
 // set multiplies the same integers.
 //
-// A block is 32 columns of the held range of a weight. With m the largest magnitude in it, s = m / L and
+// A block is 32 columns. With m the largest magnitude in it, s = m / L and
 // q = x * (L / m) rounded to the nearest even integer, where L is 16255 (kSplit: 15 bits, q = 128 hi + lo with two
 // signed bytes) or 127 (kFast). A block whose m is below 2^-100 counts as zero; one that holds an infinity or a NaN
 // has s = NaN, so that every output becomes NaN.
@@ -49,11 +49,9 @@ struct QuantActivations {
   std::byte* row(int64_t r) const { return data + r * row_bytes(); }
 };
 
-// Rows [first, last) of x, whose first column lies `lead` columns into the first block; columns before it, and after
-// the last one, are zero.
+// Rows [first, last) of x, which has all columns of the blocks.
 struct QuantiseWork {
   View x;
-  int64_t lead = 0;
   MathMode math = MathMode::kSplit;
   QuantActivations out;
   int64_t first = 0, last = 0;
@@ -66,19 +64,6 @@ void quantise_avx2(const QuantiseWork& work);
 
 // q of one block, whatever its form.
 void read_activations(ActivationForm form, const ActivationBlock& block, int16_t (&out)[kQuantBlock]);
-
-// A block of x with zeros where it has no columns: x itself where it has all of them.
-inline const float* activation_columns(const QuantiseWork& work, int64_t row, int64_t block,
-                                       float (&spare)[kQuantBlock]) {
-  const int64_t begin = block * kQuantBlock - work.lead;
-  const float* x = work.x.row(row);
-  if (begin >= 0 && begin + kQuantBlock <= work.x.columns) return x + begin;
-  for (int i = 0; i < kQuantBlock; ++i) {
-    const int64_t column = begin + i;
-    spare[i] = column >= 0 && column < work.x.columns ? x[column] : 0.0f;
-  }
-  return spare;
-}
 
 // s, and what to multiply x by, from the bits of the largest magnitude.
 struct ActivationScale {

@@ -61,8 +61,7 @@ void quantise_avx2(const QuantiseWork& work) {
   for (int64_t r = work.first; r < work.last; ++r) {
     std::byte* out = work.out.row(r);
     for (int64_t b = 0; b < work.out.blocks; ++b, out += bytes) {
-      float spare[kQuantBlock];
-      const float* x = activation_columns(work, r, b, spare);
+      const float* x = work.x.row(r) + b * kQuantBlock;
       const ActivationScale scale = activation_scale(largest_magnitude(x), work.math);
       __m256i first = _mm256_setzero_si256(), second = first;
       if (scale.inverse != 0) {

@@ -2,7 +2,7 @@
 // those, inside the target's attributes and an unnamed namespace. What they compute, and in which order, is stated in
 // quant_kernels.h.
 //
-// One row of x: weights go from memory to registers, codes meet the two bytes of an activation. Where the set has no
+// Few rows of x: weights go from memory to registers, codes meet the two bytes of an activation. Where the set has no
 // product of 8-bit codes that keeps 32 bits (AVX2), these meet halves of 16 bits instead.
 //
 // Many rows: a panel of 2 vectors of weight rows by up to 512 columns is unpacked once, to 16-bit values or (kFast) to
@@ -14,7 +14,7 @@
 
 constexpr int kVectors = kQuantRows / kLanes;  // of a tile
 constexpr int kVectorBytes = 4 * kLanes;
-constexpr int64_t kPrefetchBytes = 2048;
+constexpr int64_t kPrefetchBytes = 4096;
 
 // ---- blocks of weights
 
@@ -87,7 +87,7 @@ HWY_INLINE Floats block_scale(const Scales& scales, const std::byte* block, int 
   return multiply(scales.scale[v], to_floats(factor_at<kType>(block, 0, v)));
 }
 
-// ---- one row of x
+// ---- few rows of x
 
 // The sum of products of codes with activations of 16 bits.
 class HalvesDot {
@@ -146,35 +146,42 @@ HWY_INLINE void add_block(const Scales& scales, const std::byte* block, const Ac
   }
 }
 
+// One tile times one row of x, into out[0..kQuantRows).
 template <DType kType, ActivationForm kForm>
-HWY_NOINLINE void multiply_row(const QuantWork& work, int64_t row) {
+HWY_INLINE void multiply_tile(const std::byte* at, const std::byte* x, int64_t blocks, float* out) {
   constexpr QuantFormat kFormat = quant_format(kType);
   constexpr int64_t kShared = kFormat.super() ? kSuperBlocks : 1;  // blocks that share scales
   constexpr int kLines = (kFormat.block_bytes() + 63) / 64;
-  const int64_t tile_bytes = quant_tile_bytes(kType, work.x.blocks);
-  const std::byte* at = work.weight + work.first_tile * tile_bytes;
-  for (int64_t tile = work.first_tile; tile < work.last_tile; ++tile) {
-    Floats y[kVectors];
-    COPRIME_UNROLL for (int v = 0; v < kVectors; ++v) y[v] = broadcast(0.0f);
-    const std::byte* x = work.x.row(row);
-    for (int64_t b = 0; b < work.x.blocks; b += kShared) {
-      const Scales scales = load_scales<kType>(at);
-      at += kFormat.header_bytes();
-      for (int64_t i = 0; i < kShared; ++i) {
-        COPRIME_UNROLL for (int line = 0; line < kLines; ++line) __builtin_prefetch(at + kPrefetchBytes + 64 * line);
-        add_block<kType, kForm>(scales, at, *reinterpret_cast<const ActivationBlock*>(x), y);
-        at += kFormat.block_bytes();
-        x += activation_block_bytes(kForm);
-      }
+  Floats y[kVectors];
+  COPRIME_UNROLL for (int v = 0; v < kVectors; ++v) y[v] = broadcast(0.0f);
+  for (int64_t b = 0; b < blocks; b += kShared) {
+    const Scales scales = load_scales<kType>(at);
+    at += kFormat.header_bytes();
+    for (int64_t i = 0; i < kShared; ++i) {
+      COPRIME_UNROLL for (int line = 0; line < kLines; ++line) __builtin_prefetch(at + kPrefetchBytes + 64 * line);
+      add_block<kType, kForm>(scales, at, *reinterpret_cast<const ActivationBlock*>(x), y);
+      at += kFormat.block_bytes();
+      x += activation_block_bytes(kForm);
     }
-    alignas(64) float sums[kQuantRows];
-    COPRIME_UNROLL for (int v = 0; v < kVectors; ++v) store_floats(y[v], sums + kLanes * v);
+  }
+  COPRIME_UNROLL for (int v = 0; v < kVectors; ++v) store_floats(y[v], out + kLanes * v);
+}
+
+// Few rows, one after the other for each tile, whose later ones find it in a cache.
+template <DType kType, ActivationForm kForm>
+HWY_NOINLINE void multiply_few(const QuantWork& work) {
+  const int64_t tile_bytes = quant_tile_bytes(kType, work.x.blocks);
+  for (int64_t tile = work.first_tile; tile < work.last_tile; ++tile) {
     const int64_t output = tile * kQuantRows, count = std::min<int64_t>(kQuantRows, work.rows - output);
-    float* out = work.y.row(row) + output;
-    if (work.bias == nullptr) {
-      std::memcpy(out, sums, static_cast<size_t>(count) * sizeof(float));
-    } else {
-      for (int64_t i = 0; i < count; ++i) out[i] = sums[i] + work.bias[output + i];
+    for (int64_t row = 0; row < work.x.rows; ++row) {
+      alignas(64) float sums[kQuantRows];
+      multiply_tile<kType, kForm>(work.weight + tile * tile_bytes, work.x.row(row), work.x.blocks, sums);
+      float* out = work.y.row(row) + output;
+      if (work.bias == nullptr) {
+        std::memcpy(out, sums, static_cast<size_t>(count) * sizeof(float));
+      } else {
+        for (int64_t i = 0; i < count; ++i) out[i] = sums[i] + work.bias[output + i];
+      }
     }
   }
 }
@@ -183,10 +190,10 @@ HWY_NOINLINE void multiply_row(const QuantWork& work, int64_t row) {
 
 constexpr int kPanelRows = 2 * kLanes;  // of the weight
 constexpr int kPanelTiles = kPanelRows / kQuantRows;
-constexpr int64_t kValuesBlocks = 20;            // of values in a panel: it stays in the first cache
-constexpr int64_t kCodesBlocks = 32;             // of codes
-constexpr int64_t kInputRows = 128;              // of x, whose part of these columns stays in the second cache
-constexpr int kGroupRows = kLanes == 8 ? 6 : 8;  // of x at a time: their sums fill the registers
+constexpr int64_t kValuesBlocks = 20;               // of values in a panel: it stays in the first cache
+constexpr int64_t kCodesBlocks = 32;                // of codes
+constexpr int kGroupRows = kLanes == 8 ? 6 : 8;     // of x at a time: their sums fill the registers
+constexpr int64_t kPanelGroups = 168 / kGroupRows;  // whose part of these columns stays in the second cache
 
 // Weights unpacked: for each block its values, [16 words of two columns, or 8 of four][2 vectors], and its scales.
 struct Panel {
@@ -369,6 +376,7 @@ HWY_INLINE void multiply_panel(const QuantWork& work, const Panel& panel, int64_
     const std::byte* x[kGroupRows];
     for (int64_t r = 0; r < size; ++r) {
       x[r] = work.x.row(begin + r) + first * stride;
+      __builtin_prefetch(work.y.row(begin + r) + output, 1);  // a store that waits would hold up those of the sums
       if (first > 0) std::memcpy(sums[r], work.y.row(begin + r) + output, bytes);
     }
     const auto& kernels = kGroups<Dot, kMinima<kType>>;
@@ -390,8 +398,11 @@ void multiply_rows(const QuantWork& work) {
   constexpr int64_t kPartUnits = (kBytes ? kCodesBlocks : kValuesBlocks) / kShared;
   const int64_t units = work.x.blocks / kShared, parts = (units + kPartUnits - 1) / kPartUnits;
   Panel panel;
-  for (int64_t row = 0; row < work.x.rows; row += kInputRows) {
-    const int64_t rows = std::min(kInputRows, work.x.rows - row);
+  const int64_t groups = (work.x.rows + kGroupRows - 1) / kGroupRows;
+  const int64_t panels = (groups + kPanelGroups - 1) / kPanelGroups;
+  for (int64_t i = 0; i < panels; ++i) {  // of whole groups, and nearly equal sizes
+    const int64_t row = groups * i / panels * kGroupRows;
+    const int64_t rows = std::min(groups * (i + 1) / panels * kGroupRows, work.x.rows) - row;
     for (int64_t part = 0; part < parts; ++part) {
       const int64_t first = units * part / parts * kShared, blocks = units * (part + 1) / parts * kShared - first;
       for (int64_t tile = work.first_tile; tile < work.last_tile; tile += kPanelTiles) {
@@ -405,7 +416,19 @@ void multiply_rows(const QuantWork& work) {
   }
 }
 
+// With no columns y is the bias.
+inline void multiply_nothing(const QuantWork& work) {
+  const int64_t last = std::min(work.rows, work.last_tile * kQuantRows);
+  for (int64_t row = 0; row < work.x.rows; ++row) {
+    for (int64_t i = work.first_tile * kQuantRows; i < last; ++i) {
+      work.y.row(row)[i] = work.bias == nullptr ? 0.0f : 0.0f + work.bias[i];
+    }
+  }
+}
+
 // ---- what the table needs
+
+constexpr int64_t kFewRows = 4;  // more are worth a panel
 
 // Codes of at most 5 bits meet bytes of activations in panels; others gain nothing from it on AVX2.
 template <DType kType>
@@ -415,41 +438,25 @@ constexpr bool kByteRow = kBytesOf8Bits || quant_format(kType).low_bits < 8;
 
 template <DType kType>
 ActivationForm form(MathMode math, int64_t rows) {
-  const bool bytes = rows == 1 ? kByteRow<kType> : math == MathMode::kFast && kBytePanel<kType>;
+  const bool bytes = rows <= kFewRows ? kByteRow<kType> : math == MathMode::kFast && kBytePanel<kType>;
   if (!bytes) return ActivationForm::kHalves;
   return math == MathMode::kFast ? ActivationForm::kOneByte : ActivationForm::kTwoBytes;
 }
 
 template <DType kType>
 void multiply(const QuantWork& work) {
-  if (work.x.rows == 0) return;
-  if (work.x.blocks == 0) {
-    for (int64_t row = 0; row < work.x.rows; ++row) {
-      const int64_t last = std::min(work.rows, work.last_tile * kQuantRows);
-      for (int64_t i = work.first_tile * kQuantRows; i < last; ++i) {
-        work.y.row(row)[i] = work.bias == nullptr ? 0.0f : 0.0f + work.bias[i];
-      }
-    }
-    return;
+  const bool few = work.x.rows <= kFewRows;
+  if constexpr (kByteRow<kType>) {
+    if (few && work.x.form == ActivationForm::kTwoBytes) return multiply_few<kType, ActivationForm::kTwoBytes>(work);
+    if (few && work.x.form == ActivationForm::kOneByte) return multiply_few<kType, ActivationForm::kOneByte>(work);
+  } else {
+    if (few) return multiply_few<kType, ActivationForm::kHalves>(work);
   }
-  switch (work.x.form) {
-    case ActivationForm::kTwoBytes:
-      if constexpr (kByteRow<kType>) {
-        for (int64_t row = 0; row < work.x.rows; ++row) multiply_row<kType, ActivationForm::kTwoBytes>(work, row);
-      }
-      return;
-    case ActivationForm::kOneByte:
-      if constexpr (kByteRow<kType>) {
-        if (work.x.rows == 1) return multiply_row<kType, ActivationForm::kOneByte>(work, 0);
-      }
-      if constexpr (kBytePanel<kType>) multiply_rows<kType, true>(work);
-      return;
-    case ActivationForm::kHalves:
-      if constexpr (!kByteRow<kType>) {
-        if (work.x.rows == 1) return multiply_row<kType, ActivationForm::kHalves>(work, 0);
-      }
-      return multiply_rows<kType, false>(work);
+  if (work.x.blocks == 0) return multiply_nothing(work);
+  if constexpr (kBytePanel<kType>) {
+    if (work.x.form == ActivationForm::kOneByte) return multiply_rows<kType, true>(work);
   }
+  multiply_rows<kType, false>(work);
 }
 
 template <DType kType>

@@ -215,9 +215,9 @@ void put_scales(const QuantFormat& format, const FileBlock& in, int lane, std::b
 }
 
 float scale_at(const QuantFormat& format, const std::byte* scales, int lane) {
-  if (format.e8m0) {  // 2^(e - 128): the codes are doubled
-    const auto e = static_cast<uint32_t>(scales[lane]);
-    return std::bit_cast<float>(e < 2 ? 0x200000u << e : (e - 1) << 23);
+  if (format.e8m0) {  // 2^(e - 128): the codes are doubled. 255 is no scale; here it is infinite.
+    const uint32_t bits = static_cast<uint32_t>(scales[lane]) << 23;
+    return 0.5f * std::bit_cast<float>(std::max(bits, 0x400000u));  // the bits of 2^-127
   }
   uint16_t bits;
   std::memcpy(&bits, scales + 2 * lane, 2);

@@ -1,4 +1,4 @@
-// What the tests and the bench of quantised products share: seeded blocks of the file, weights packed from them,
+// What the tests of quantised products share: seeded blocks of the file, weights packed from them,
 // activations rounded, products of one kernel.
 #pragma once
 
@@ -77,13 +77,12 @@ struct RoundedInput {
   Buffer memory;
   QuantActivations blocks;
 };
-inline RoundedInput rounded(QuantiseFn quantise, ActivationForm form, MathMode math, View x, int64_t blocks,
-                            int64_t lead = 0) {
+inline RoundedInput rounded(QuantiseFn quantise, ActivationForm form, MathMode math, View x) {
   RoundedInput made;
-  made.blocks = {nullptr, x.rows, blocks, form};
+  made.blocks = {nullptr, x.rows, x.columns / kQuantBlock, form};
   made.memory = Buffer(static_cast<size_t>(std::max<int64_t>(x.rows * made.blocks.row_bytes(), 64)));
   made.blocks.data = made.memory.data();
-  quantise({x, lead, math, made.blocks, 0, x.rows});
+  quantise({x, math, made.blocks, 0, x.rows});
   return made;
 }
 

@@ -30,12 +30,10 @@ inline Ints load_unsigned(const std::byte* at) {
 inline Ints load_signed(const std::byte* at) {
   return _mm256_cvtepi8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(at)));
 }
-// 2^(e - 128), as scale_at() has it.
+// 2^(e - 128), as scale_at() has it: the bits of 2^-127, a subnormal, are more than those of e = 0 shifted.
 inline Floats load_e8m0(const std::byte* at) {
-  const Ints e = load_unsigned(at), one = broadcast(1);
-  const Ints normal = _mm256_slli_epi32(_mm256_sub_epi32(e, one), 23);
-  const Ints subnormal = _mm256_sllv_epi32(broadcast(0x200000), e);
-  return _mm256_castsi256_ps(_mm256_blendv_epi8(subnormal, normal, _mm256_cmpgt_epi32(e, one)));
+  const Ints bits = _mm256_max_epu32(_mm256_slli_epi32(load_unsigned(at), 23), broadcast(0x400000));
+  return _mm256_mul_ps(_mm256_castsi256_ps(bits), broadcast(0.5f));
 }
 
 inline Ints bits_and(Ints a, Ints b) { return _mm256_and_si256(a, b); }
@@ -115,20 +113,24 @@ class ByteDot {
   void add_chunk(int step, Ints codes, const std::byte* words) {
     for (int p = 0; p < kParts; ++p) {
       const Ints products = _mm256_maddubs_epi16(codes, word(words + 32 * p));
-      pairs_[p] = chain(step % kSteps == 0 ? products : _mm256_add_epi16(pairs_[p], products));
-      if (step % kSteps == kSteps - 1) flush(step, p);
+      pairs_[p] = chain(step % steps(p) == 0 ? products : _mm256_add_epi16(pairs_[p], products));
+      if (step % steps(p) == steps(p) - 1) flush(step, p);
     }
   }
   Ints total() const { return sum_; }
 
  private:
-  static constexpr int kFit = 32767 / (2 * 127 * kMaxCode);
-  static constexpr int kSteps = std::min(kChunks, kFit >= 8 ? 8 : kFit >= 4 ? 4 : 2);
-  static_assert(kFit >= 2);
+  // How many pairs of products fit 16 bits: a low part is at most 64, others 127.
+  static constexpr int steps(int p) {
+    const int fit = 32767 / (2 * (p == 1 ? 64 : 127) * kMaxCode);
+    return std::min(kChunks, fit >= 8 ? 8 : fit >= 4 ? 4 : 2);
+  }
+  static_assert(2 * 2 * 127 * kMaxCode <= 32767);
 
+  // The first part is the first to flush.
   void flush(int step, int p) {
     const Ints pairs = _mm256_madd_epi16(pairs_[p], _mm256_set1_epi16(kParts == 2 && p == 0 ? 128 : 1));
-    sum_ = step == kSteps - 1 && p == 0 ? pairs : add(sum_, pairs);
+    sum_ = p == 0 && step == steps(0) - 1 ? pairs : add(sum_, pairs);
   }
   Ints pairs_[kParts];
   Ints sum_;
