@@ -14,7 +14,7 @@
 
 constexpr int kVectors = kQuantRows / kLanes;  // of a tile
 constexpr int kVectorBytes = 4 * kLanes;
-constexpr int64_t kPrefetchBytes = 4096;
+constexpr int64_t kPrefetchBytes = 2048;
 
 // ---- blocks of weights
 
