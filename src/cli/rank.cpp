@@ -26,6 +26,7 @@ int run_rank_command(const RankSettings& settings) {
       .rank = settings.rank,
       .model = settings.model,
       .threads = settings.threads,
+      .verbs = settings.verbs,
       .again = !settings.once,
       .report = [](const std::string& line) { std::fprintf(stderr, "coprime rank: %s\n", line.c_str()); }};
   return exit_code_of(join_world(options));
@@ -35,6 +36,7 @@ int run_launched_rank(const WorldSettings& world, const LaunchedProcess& process
   const RankEnding ending = join_world({.front = world.launched_meeting(process),
                                         .key = world.key(),
                                         .rank = process.rank,
+                                        .verbs = world.verbs,
                                         .again = false,
                                         .timeout_ms = world.join_timeout * 1000});
   return exit_code_of(ending);  // what went wrong is the front's to say

@@ -52,6 +52,13 @@ void print_report(const std::string& line) {
   fmt::print(stderr, "coprime: {}\n", text);
 }
 
+void add_verbs_flags(CLI::App& app, VerbsChoice& choice, const std::string& otherwise) {
+  add(app, "--verbs-device", choice.device, "RDMA device, as ibv_devices names it" + otherwise);
+  add(app, "--verbs-gid", choice.gid_index, "index in its GID table; -1: that of the address by which the ranks meet")
+      ->check(in_range(-1, 255))
+      ->capture_default_str();
+}
+
 }  // namespace
 
 void add_world_flags(CLI::App& app, WorldSettings& s) {
@@ -64,6 +71,7 @@ void add_world_flags(CLI::App& app, WorldSettings& s) {
   add(app, "--link", s.link, "what joins the ranks; auto: the best that each two have")
       ->check(CLI::IsMember({"auto", "shm", "tcp", "verbs"}))
       ->capture_default_str();
+  add_verbs_flags(app, s.verbs, " [the first whose port is active]");
   add(app, "--math", s.math, "arithmetic of the matrix products")->check(CLI::IsMember({"f32"}))->capture_default_str();
   add(app, "--kv", s.kv, "type of cached keys and values")
       ->check(CLI::IsMember({"f32", "f16", "bf16"}))
@@ -160,6 +168,7 @@ void add_rank_flags(CLI::App& app, RankSettings& s) {
   add(app, "--key-file", s.key_file, "key of the world; - reads it from standard input");
   add(app, "--model", s.model, "directory of the checkpoint on this host [the front's path]");
   add(app, "--threads", s.threads, "0: as the front says")->check(in_range(0, 1024))->capture_default_str();
+  add_verbs_flags(app, s.verbs, " [as the front says]");
   add(app, "--rank", s.rank, "the rank to be; -1: any that is free")
       ->check(in_range(-1, kMaxRanks - 1))
       ->capture_default_str();
@@ -234,6 +243,7 @@ WorldOptions WorldSettings::options() const {
   options.max_rows = prefill_chunk;
   options.gate_timeout_ms = gate_timeout_ms;
   options.port = port;
+  options.verbs = verbs;
   options.hash_gates = hash_gates;
   options.wire_auth = wire_auth;
   options.gate_profile = gate_profile;

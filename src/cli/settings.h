@@ -21,6 +21,7 @@ struct WorldSettings {
   int64_t mlp_width = 0;
   std::string link = "auto", math = "f32", kv = "f32", isa = "best";
   bool exact = false, hash_gates = false, gate_profile = false, gate_trace = false, wire_auth = false;
+  VerbsChoice verbs;
   std::string listen, key_file, hosts, ssh = "ssh", launcher = "auto";
   int remote = 0, join_timeout = 300;
 
@@ -38,6 +39,7 @@ struct WorldSettings {
 struct RankSettings {
   std::string join, key_file, model;
   int rank = -1, threads = 0;
+  VerbsChoice verbs;
   bool once = false;
 
   std::optional<SecretKey> key() const;  // of --key-file, or of standard input

@@ -62,7 +62,8 @@ void Front::start() {
                   .hash_gates = options_.hash_gates,
                   .wire_auth = options_.wire_auth,
                   .gate_profile = options_.gate_profile,
-                  .gate_trace = options_.gate_trace};
+                  .gate_trace = options_.gate_trace,
+                  .verbs = options_.verbs};
   const std::string key = to_hex(remote.key ? *remote.key : make_secret_key());
   const std::string front_host = remote.meet.endpoint.host.empty() ? "127.0.0.1" : remote.meet.endpoint.host;
   for (int rank = 0; rank < plan_.ranks(); ++rank) {

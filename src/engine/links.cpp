@@ -33,11 +33,14 @@ Link choose_link(Link wish, std::span<const RankPlace> places, int a, int b, boo
     fail(ErrorKind::kLink, "--link shm: ranks {} and {} share no memory ({}): use --link auto", a, b,
          why_not.empty() ? "they are on different hosts" : why_not);
   }
-  const bool verbs[] = {places[static_cast<size_t>(a)].verbs, places[static_cast<size_t>(b)].verbs};
-  if (wish == Link::kVerbs && !(verbs[0] && verbs[1])) {
-    fail(ErrorKind::kLink, "--link verbs: rank {} has no usable RDMA device: use --link auto", verbs[0] ? b : a);
+  if (wish == Link::kTcp) return Link::kTcp;
+  for (const int rank : {a, b}) {
+    const std::string& no_verbs = places[static_cast<size_t>(rank)].no_verbs;
+    if (no_verbs.empty()) continue;
+    if (wish == Link::kAuto) return Link::kTcp;
+    fail(ErrorKind::kLink, "--link verbs: rank {} has no RDMA device ({}): use --link auto", rank, no_verbs);
   }
-  return wish != Link::kTcp && verbs[0] && verbs[1] ? Link::kVerbs : Link::kTcp;
+  return Link::kVerbs;
 }
 
 }  // namespace coprime

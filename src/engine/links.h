@@ -13,10 +13,17 @@ namespace coprime {
 enum class Link : uint8_t { kAuto, kShm, kTcp, kVerbs };
 std::string_view link_name(Link link);
 
+// Which RDMA device a rank uses, where its host has several.
+struct VerbsChoice {
+  std::string device;  // empty: the first whose port is active
+  int gid_index = -1;  // -1: the one of the address by which the ranks meet
+  bool made() const { return !device.empty() || gid_index >= 0; }
+};
+
 // Where a rank runs.
 struct RankPlace {
-  std::string host;    // host_identity(): ranks with the same one may share memory
-  bool verbs = false;  // it has a usable RDMA device
+  std::string host;      // host_identity(): ranks with the same one may share memory
+  std::string no_verbs;  // why it has no usable RDMA device; empty: it has one
 };
 
 // The ranks that are to share memory with `rank`, in rising order and it among them; none if it is alone, or if the

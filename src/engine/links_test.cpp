@@ -7,7 +7,8 @@
 namespace coprime {
 namespace {
 
-const std::vector<RankPlace> kTwoHosts{{"a"}, {"a", true}, {"b", true}, {"a"}};
+const std::vector<RankPlace> kTwoHosts{
+    {.host = "a", .no_verbs = "no cable"}, {.host = "a"}, {.host = "b"}, {"a", "no driver"}};
 
 TEST(Links, ranks_of_one_host_share_memory_unless_the_wish_rules_it_out) {
   EXPECT_EQ(memory_group(Link::kAuto, kTwoHosts, 3), (std::vector<int>{0, 1, 3}));
@@ -40,8 +41,8 @@ TEST(Links, a_wish_that_cannot_be_granted_names_both_ranks_and_the_reason) {
             "--link shm: ranks 0 and 2 share no memory (they are on different hosts): use --link auto");
   EXPECT_EQ(refusal(Link::kShm, 0, 1, "the socket is hidden"),
             "--link shm: ranks 0 and 1 share no memory (the socket is hidden): use --link auto");
-  EXPECT_EQ(refusal(Link::kVerbs, 0, 2, ""), "--link verbs: rank 0 has no usable RDMA device: use --link auto");
-  EXPECT_EQ(refusal(Link::kVerbs, 2, 3, ""), "--link verbs: rank 3 has no usable RDMA device: use --link auto");
+  EXPECT_EQ(refusal(Link::kVerbs, 0, 2, ""), "--link verbs: rank 0 has no RDMA device (no cable): use --link auto");
+  EXPECT_EQ(refusal(Link::kVerbs, 2, 3, ""), "--link verbs: rank 3 has no RDMA device (no driver): use --link auto");
 }
 
 }  // namespace

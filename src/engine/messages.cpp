@@ -34,6 +34,8 @@ void visit(Field&& field, T& value) requires std::same_as<std::remove_const_t<T>
   field("wire_auth", value.wire_auth);
   field("gate_profile", value.gate_profile);
   field("gate_trace", value.gate_trace);
+  field("verbs_device", value.verbs.device);
+  field("verbs_gid", value.verbs.gid_index);
 }
 
 template <class Field, class T>
@@ -48,7 +50,7 @@ void visit(Field&& field, T& value) requires std::same_as<std::remove_const_t<T>
   field("facts", value.facts);
   field("host", value.host);
   field("port", value.port);
-  field("verbs", value.verbs);
+  field("no_verbs", value.no_verbs);
 }
 
 template <class Field, class T>
@@ -80,6 +82,8 @@ void visit(Field&& field, T& value) requires std::same_as<std::remove_const_t<T>
 template <class Field, class T>
 void visit(Field&& field, T& value) requires std::same_as<std::remove_const_t<T>, LinkReport> {
   field("names", value.names);
+  field("details", value.details);
+  field("refusals", value.refusals);
 }
 
 template <class Field, class T>

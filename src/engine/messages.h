@@ -49,13 +49,14 @@ struct RankStart {
   bool hash_gates = false;
   bool wire_auth = false;
   bool gate_profile = false, gate_trace = false;
+  VerbsChoice verbs;  // for ranks whose operator makes none
 };
 
 struct RankFacts {
   Facts facts;
-  std::string host;    // host_identity()
-  int port = 0;        // where it listens for its peers; 0: it is alone
-  bool verbs = false;  // it has opened an RDMA device
+  std::string host;      // host_identity()
+  int port = 0;          // where it listens for its peers; 0: it is alone
+  std::string no_verbs;  // why it has no RDMA device; empty: it has opened one
 };
 
 // The first half of making links: who is to share memory.
@@ -80,7 +81,9 @@ struct LinkTable {
   bool windowed = false;    // some pair of the world has a link that needs windows of posted receives
 };
 struct LinkReport {
-  std::vector<std::string> names;  // by rank: "shm", "tcp", "verbs RC"; "none" for the rank itself
+  std::vector<std::string> names;     // by rank: "shm", "tcp", "verbs RC"; "none" for the rank itself
+  std::vector<std::string> details;   // by rank: of a link that has some: device, addresses, depths
+  std::vector<std::string> refusals;  // by rank: why it is TCP in place of the table's link; empty: it is the table's
 };
 
 struct RankReady {

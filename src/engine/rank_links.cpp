@@ -20,14 +20,9 @@ WorldId world_id_from_hex(const std::string& text) {
   return id;
 }
 
-// No device is no error: the world has other links.
-std::shared_ptr<VerbsDevice> open_verbs(const VerbsOptions& options) {
-  if (!probe_verbs(options).usable) return nullptr;
-  try {
-    return open_verbs_device(options);
-  } catch (const Error&) {
-    return nullptr;
-  }
+VerbsOptions verbs_options(const RankStart& start, const RankPlacement& placement) {
+  const VerbsChoice& choice = placement.verbs.made() ? placement.verbs : start.verbs;
+  return {.device = choice.device, .gid_index = choice.gid_index, .gate_timeout_ms = start.gate_timeout_ms};
 }
 
 SecretKey world_key(const RankStart& start, const RankPlacement& placement) {
@@ -44,13 +39,22 @@ RankLinks::RankLinks(const RankStart& start, const RankPlacement& placement)
       me_{.rank = start.rank,
           .ranks = start.plan.ranks,
           .world = world_id_from_hex(start.world),
-          .key = world_key(start, placement)} {
+          .key = world_key(start, placement)},
+      verbs_options_(verbs_options(start, placement)) {
   if (start.plan.ranks == 1) return;
   const auto port = static_cast<uint16_t>(start.port == 0 ? 0 : start.port + start.rank);
   const std::string& host = start.listen_host.empty() ? placement.own_host : start.listen_host;
   // Who is let in proves that it holds the world's key, whoever made that.
   listener_ = Listener::open({host, port}, true, "choose another --port");
-  verbs_ = open_verbs({.gate_timeout_ms = start.gate_timeout_ms});
+  try {
+    verbs_ = open_verbs_device(verbs_options_);
+  } catch (const Error& error) {
+    // No device is no error, unless somebody named it: the world has other links.
+    no_verbs_ = error.what();
+    if (!verbs_options_.device.empty())
+      fail(ErrorKind::kLink, "--verbs-device {}: {}; coprime rank --verbs-device gives a rank one of its own",
+           verbs_options_.device, error.what());
+  }
 }
 
 int RankLinks::threads(const RankGroup& group) const {
@@ -65,12 +69,16 @@ std::vector<Endpoint> RankLinks::endpoints(const LinkTable& table) const {
   return result;
 }
 
-// Memory of one host needs no proof; whatever crosses a wire has one with --wire-auth.
-PeerConnection RankLinks::connect(int peer, Link link, MeshConnection mesh, size_t slot_bytes) const {
+// Memory of one host needs no proof; whatever crosses a wire has one with --wire-auth. A device that does not carry is
+// no end of the world: both ranks learn of it over the connection that they have, and use that.
+PeerConnection RankLinks::connect(int peer, Link link, MeshConnection mesh, size_t slot_bytes,
+                                  LinkReport& report) const {
   PeerConnection connection{.socket = std::move(mesh.socket)};
   if (link == Link::kVerbs) {
-    const VerbsOptions options{.gate_timeout_ms = start_.gate_timeout_ms};
-    connection.pair = connect_verbs(verbs_, options, connection.socket.get(), me_.rank, peer, kConnectTimeoutMs).pair;
+    VerbsLink made = connect_verbs(verbs_, verbs_options_, connection.socket.get(), me_.rank, peer, kConnectTimeoutMs);
+    connection.pair = std::move(made.pair);
+    report.details[static_cast<size_t>(peer)] = std::move(made.summary);
+    report.refusals[static_cast<size_t>(peer)] = std::move(made.refusal);
   }
   if (!start_.wire_auth) return connection;
   if (!connection.pair) connection.pair = std::make_unique<TcpQueuePair>(std::move(connection.socket), me_.epoch);
@@ -99,19 +107,22 @@ std::unique_ptr<Exchange> RankLinks::make(Channel& control, const RankGroup& gro
     if (link == Link::kShm) links.region = shared.region;
   }
   if (links.region) links.region_ranks = group.ranks;
+  LinkReport report;
+  report.details.resize(links.peers.size());
+  report.refusals.resize(links.peers.size());
   if (connected != 0) {
     auto mesh = connect_mesh(*listener_, endpoints(table), connected, me_, kConnectTimeoutMs);
     for (int peer = 0; peer < me_.ranks; ++peer) {
       const auto at = static_cast<size_t>(peer);
       if ((connected >> peer & 1) != 0)
-        links.peers[at] = connect(peer, table.peers[at].link, std::move(mesh[at]), largest_slot_bytes(schedule));
+        links.peers[at] =
+            connect(peer, table.peers[at].link, std::move(mesh[at]), largest_slot_bytes(schedule), report);
     }
   }
   const ExchangeSettings settings{.wait = choose_wait_policy(usable_cores(), group.ranks_on_host, threads(group)),
                                   .timeout_ms = start_.gate_timeout_ms,
                                   .epoch = group.epoch};
   auto exchange = std::make_unique<Exchange>(std::move(links), schedule, progress, settings);
-  LinkReport report;
   for (int peer = 0; peer < me_.ranks; ++peer) report.names.emplace_back(exchange->link(peer));
   send_to_front(control, MessageType::kConnected, report);
   return exchange;

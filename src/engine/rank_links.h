@@ -17,13 +17,14 @@ namespace coprime {
 
 class RankLinks {
  public:
-  // Listens at the place that the front chose, unless the rank is alone. Error(kLink) when the port is taken.
+  // Listens at the place that the front chose, unless the rank is alone. Error(kLink) when the port is taken, or when
+  // an RDMA device that was named is not there.
   RankLinks(const RankStart& start, const RankPlacement& placement);
 
   // Of this rank: its operator's choice, or the front's, or its host's cores shared out.
   int threads(const RankGroup& group) const;
 
-  bool has_verbs() const { return verbs_ != nullptr; }
+  const std::string& no_verbs() const { return no_verbs_; }  // why no RDMA device is open; empty: one is
   int port() const { return listener_ ? listener_->port() : 0; }
 
   // Makes the links that the front asks for by `group`, and by a second message that `next` receives. An exchange of
@@ -34,14 +35,16 @@ class RankLinks {
 
  private:
   std::vector<Endpoint> endpoints(const LinkTable& table) const;
-  PeerConnection connect(int peer, Link link, MeshConnection mesh, size_t slot_bytes) const;
+  PeerConnection connect(int peer, Link link, MeshConnection mesh, size_t slot_bytes, LinkReport& report) const;
 
   RankStart start_;
   std::string front_host_;
   int threads_;
   Membership me_;
   std::optional<Listener> listener_;
+  VerbsOptions verbs_options_;
   std::shared_ptr<VerbsDevice> verbs_;  // null: this host has none that works
+  std::string no_verbs_;
 };
 
 // A message to the front.

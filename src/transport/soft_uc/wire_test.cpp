@@ -40,7 +40,7 @@ struct LoneEnd {
 
 // A frame as the wire has it.
 std::vector<std::byte> frame(uint64_t number, uint32_t bytes, int64_t sent_us = 0, uint32_t magic = 0x55544653) {
-  std::vector<std::byte> all(24 + bytes, std::byte{7});
+  std::vector<std::byte> all(32 + bytes, std::byte{7});
   std::memcpy(all.data(), &magic, 4);
   std::memcpy(all.data() + 4, &bytes, 4);
   std::memcpy(all.data() + 8, &number, 8);
