@@ -46,7 +46,7 @@ TEST(Generate, answers_a_word_problem_on_three_ranks) {
 TEST(Generate, says_the_same_on_every_rank_count_and_link) {
   std::string expected;
   for (const char* ranks : {"1", "2", "3", "5", "7", "8", "16"}) {
-    for (const char* link : {"shm", "tcp"}) {
+    for (const char* link : {"shm", "tcp", "ucx"}) {
       const ProgramResult result =
           generate_with({"--ranks", ranks, "--link", link, "--chat", kQuestion, "--temperature", "0", "--exact"});
       EXPECT_EQ(result.exit_code, 0) << result.err;
@@ -225,6 +225,20 @@ TEST(Generate, without_a_shared_window_goes_over_tcp_and_warns) {
   EXPECT_EQ(limited.exit_code, 0) << limited.err;
   EXPECT_EQ(limited.out, generate_with(flags).out);
   EXPECT_NE(limited.err.find("ranks 0, 1, 2 share no memory"), std::string::npos) << limited.err;
+}
+
+void with_a_device_that_makes_no_pair() { ::setenv("LD_LIBRARY_PATH", COPRIME_FAKE_VERBS, 1); }
+
+TEST(Refusals, of_rdma_that_was_asked_for_by_name) {
+  expect_refusal(
+      generate_with({"--prompt", "a", "--ranks", "2", "--link", "verbs"}, kModel, with_a_device_that_makes_no_pair), 4,
+      {"--link verbs: ranks 0 and 1 use tcp, not verbs", "broken0 makes no queue pair", "--link auto"});
+  expect_refusal(generate_with({"--prompt", "a", "--ranks", "2", "--verbs-device", "mlx5_9"}, kModel,
+                               with_a_device_that_makes_no_pair),
+                 4, {"--verbs-device mlx5_9: there is no RDMA device mlx5_9: this host has broken0"});
+  expect_refusal(generate_with({"--prompt", "a", "--ranks", "2", "--link", "verbs", "--verbs-gid", "1"}, kModel,
+                               with_a_device_that_makes_no_pair),
+                 4, {"GID index 1 is beyond the table of 1 entries"});
 }
 
 TEST(Link, measures_pairs_and_gates_and_what_a_token_costs) {

@@ -272,6 +272,13 @@ TEST(Launchers, mpirun_gives_every_process_its_rank) {
   EXPECT_EQ(result.out, answer_of_one_rank()) << result.err;
   EXPECT_NE(result.err.find("on 3 ranks"), std::string::npos) << result.err;
 
+  // Without PMIx the ranks meet on this host's Unix socket.
+  const std::string script = scratch.write("start", "#!/bin/sh\nunset PMIX_NAMESPACE\nexec \"$@\"\n");
+  const ProgramResult without_pmix =
+      run_shell(scratch, fmt::format("{} -n 2 sh {} {}{} --stats </dev/null", kMpirun, script, COPRIME_PROGRAM, words));
+  EXPECT_EQ(without_pmix.exit_code, 0) << without_pmix.err;
+  EXPECT_EQ(without_pmix.out, answer_of_one_rank()) << without_pmix.err;
+
   const ProgramResult by_address =
       run_shell(scratch, fmt::format("{} -n 2 {}{} --listen 127.0.0.1:{} --key-file {} --link tcp </dev/null", kMpirun,
                                      COPRIME_PROGRAM, words, free_port(), scratch.key("key")));

@@ -64,6 +64,7 @@ int run(int argc, char** argv) {
   if (rank_command->parsed()) return coprime::run_rank_command(rank);
   if (generate_command->parsed() || logits_command->parsed()) {
     const auto process = world.launched();
+    if (process) world.meet_by_pmix();
     if (process && process->rank > 0) return coprime::run_launched_rank(world, *process);
   }
   if (generate_command->parsed()) coprime::run_generate(world, generate);

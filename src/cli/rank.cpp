@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "cli/commands.h"
+#include "cli/invitation.h"
 #include "engine/join.h"
 
 namespace coprime {
@@ -33,13 +34,20 @@ int run_rank_command(const RankSettings& settings) {
 }
 
 int run_launched_rank(const WorldSettings& world, const LaunchedProcess& process) {
-  const RankEnding ending = join_world({.front = world.launched_meeting(process),
-                                        .key = world.key(),
-                                        .rank = process.rank,
-                                        .verbs = world.verbs,
-                                        .again = false,
-                                        .timeout_ms = world.join_timeout * 1000});
-  return exit_code_of(ending);  // what went wrong is the front's to say
+  JoinOptions options{.front = world.launched_meeting(process),
+                      .key = world.key(),
+                      .rank = process.rank,
+                      .verbs = world.verbs,
+                      .again = false,
+                      .timeout_ms = world.join_timeout * 1000};
+  if (world.pmix) {
+    const std::string text = world.pmix->take(world.join_timeout);
+    if (text.empty()) return exit_code(ErrorKind::kLink);  // the front ended before its world began
+    const Invitation invitation = invitation_from_text(text);
+    options.front = {.endpoint = reachable(invitation)};
+    options.key = secret_key_from_hex(invitation.key, "the front's invitation");
+  }
+  return exit_code_of(join_world(options));  // what went wrong is the front's to say
 }
 
 }  // namespace coprime

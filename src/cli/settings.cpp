@@ -8,9 +8,9 @@
 #include <cstdio>
 #include <cstdlib>
 
-#include "gate/constants.h"
-
 #include "base/limits.h"
+#include "cli/invitation.h"
+#include "gate/constants.h"
 
 namespace coprime {
 namespace {
@@ -69,7 +69,7 @@ void add_world_flags(CLI::App& app, WorldSettings& s) {
       ->check(in_range(0, 1024))
       ->capture_default_str();
   add(app, "--link", s.link, "what joins the ranks; auto: the best that each two have")
-      ->check(CLI::IsMember({"auto", "shm", "tcp", "verbs"}))
+      ->check(CLI::IsMember({"auto", "shm", "tcp", "verbs", "ucx"}))
       ->capture_default_str();
   add_verbs_flags(app, s.verbs, " [the first whose port is active]");
   add(app, "--math", s.math, "arithmetic of the matrix products")->check(CLI::IsMember({"f32"}))->capture_default_str();
@@ -184,6 +184,11 @@ std::optional<LaunchedProcess> WorldSettings::launched() const {
   return launched_process([](const char* name) { return std::getenv(name); }, ::getppid());
 }
 
+void WorldSettings::meet_by_pmix() {
+  if (!listen.empty() || !key_file.empty()) return;
+  pmix = PmixJob::join([](const char* name) { return std::getenv(name); });
+}
+
 MeetingPoint WorldSettings::launched_meeting(const LaunchedProcess& job) const {
   if (!listen.empty()) return {.endpoint = parse_endpoint(listen)};
   return {.socket_name = fmt::format("coprime/{}/{}", ::geteuid(), job.job)};
@@ -210,6 +215,13 @@ RemoteOptions WorldSettings::remote_options() const {
            job->ranks);
     result.ranks = job->ranks - 1;
     result.meet = launched_meeting(*job);
+    if (pmix) {
+      result.meet = {.endpoint = {"0.0.0.0", 0}};
+      result.key = make_secret_key();
+      result.announce = [pmix = pmix, key = *result.key, timeout_s = join_timeout](const Endpoint& door) {
+        pmix->give(to_text(make_invitation(key, door.port)), timeout_s);
+      };
+    }
     return result;
   }
   if (!hosts.empty()) {
@@ -236,7 +248,8 @@ WorldOptions WorldSettings::options() const {
   if (options.remote.ranks > world)
     fail(ErrorKind::kUsage, "{} ranks are to join a world of {}: raise --ranks", options.remote.ranks, world);
   options.plan = {.ranks = world, .pad_for = pad_for, .mlp_width = mlp_width, .exact = exact};
-  options.link = link == "tcp" ? Link::kTcp : link == "shm" ? Link::kShm : link == "verbs" ? Link::kVerbs : Link::kAuto;
+  for (const Link wish : {Link::kAuto, Link::kShm, Link::kTcp, Link::kVerbs, Link::kUcx})
+    if (link == link_name(wish)) options.link = wish;
   options.kv_type = kv == "f16" ? DType::kF16 : kv == "bf16" ? DType::kBF16 : DType::kF32;
   options.threads = threads;
   options.isa = {isa == "reference" ? Isa::kReference : isa == "avx2" ? Isa::kAvx2 : Isa::kAvx512};

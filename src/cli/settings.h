@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "cli/launched.h"
+#include "cli/pmix/pmix_job.h"
 #include "engine/front.h"
 
 namespace coprime {
@@ -25,8 +26,11 @@ struct WorldSettings {
   std::string listen, key_file, hosts, ssh = "ssh", launcher = "auto";
   int remote = 0, join_timeout = 300;
 
+  std::shared_ptr<PmixJob> pmix;  // set by meet_by_pmix(); no flag
+
   std::optional<LaunchedProcess> launched() const;                  // by mpirun or srun; never with --launcher none
-  MeetingPoint launched_meeting(const LaunchedProcess& job) const;  // where its ranks join
+  void meet_by_pmix();                                              // if it can, and nothing else is set
+  MeetingPoint launched_meeting(const LaunchedProcess& job) const;  // where its ranks join without it
   std::optional<SecretKey> key() const;                             // of --key-file
 
   WorldOptions options() const;  // but for context and sequences, which depend on the request

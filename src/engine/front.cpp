@@ -63,7 +63,8 @@ void Front::start() {
                   .wire_auth = options_.wire_auth,
                   .gate_profile = options_.gate_profile,
                   .gate_trace = options_.gate_trace,
-                  .verbs = options_.verbs};
+                  .verbs = options_.verbs,
+                  .ucx = options_.link == Link::kUcx};
   const std::string key = to_hex(remote.key ? *remote.key : make_secret_key());
   const std::string front_host = remote.meet.endpoint.host.empty() ? "127.0.0.1" : remote.meet.endpoint.host;
   for (int rank = 0; rank < plan_.ranks(); ++rank) {

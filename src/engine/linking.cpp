@@ -82,7 +82,7 @@ std::vector<std::string> notes_of(std::span<const LinkTable> tables, std::span<c
 
 MadeLinks make_links(World& world, std::span<const RankFacts> facts, const LinkOptions& options) {
   std::vector<RankPlace> places;
-  for (const RankFacts& rank : facts) places.push_back({rank.host, rank.no_verbs});
+  for (const RankFacts& rank : facts) places.push_back({rank.host, rank.no_verbs, rank.no_ucx});
   const Groups groups = share_memory(world, places, options);
   std::vector<LinkTable> tables;
   try {

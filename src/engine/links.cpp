@@ -14,12 +14,14 @@ std::string_view link_name(Link link) {
       return "tcp";
     case Link::kVerbs:
       return "verbs";
+    case Link::kUcx:
+      return "ucx";
   }
   return "?";
 }
 
 std::vector<int> memory_group(Link wish, std::span<const RankPlace> places, int rank) {
-  if (wish == Link::kTcp || wish == Link::kVerbs) return {};
+  if (wish != Link::kAuto && wish != Link::kShm) return {};
   std::vector<int> group;
   for (size_t peer = 0; peer < places.size(); ++peer) {
     if (places[peer].host == places[static_cast<size_t>(rank)].host) group.push_back(static_cast<int>(peer));
@@ -34,6 +36,12 @@ Link choose_link(Link wish, std::span<const RankPlace> places, int a, int b, boo
          why_not.empty() ? "they are on different hosts" : why_not);
   }
   if (wish == Link::kTcp) return Link::kTcp;
+  for (const int rank : {a, b}) {
+    const std::string& no_ucx = places[static_cast<size_t>(rank)].no_ucx;
+    if (wish == Link::kUcx && !no_ucx.empty())
+      fail(ErrorKind::kLink, "--link ucx: rank {} has no UCX ({}): use --link auto", rank, no_ucx);
+  }
+  if (wish == Link::kUcx) return Link::kUcx;
   for (const int rank : {a, b}) {
     const std::string& no_verbs = places[static_cast<size_t>(rank)].no_verbs;
     if (no_verbs.empty()) continue;

@@ -10,7 +10,7 @@
 namespace coprime {
 
 // A wish for the whole world (--link), or what joins one pair (then never kAuto).
-enum class Link : uint8_t { kAuto, kShm, kTcp, kVerbs };
+enum class Link : uint8_t { kAuto, kShm, kTcp, kVerbs, kUcx };
 std::string_view link_name(Link link);
 
 // Which RDMA device a rank uses, where its host has several.
@@ -24,6 +24,7 @@ struct VerbsChoice {
 struct RankPlace {
   std::string host;      // host_identity(): ranks with the same one may share memory
   std::string no_verbs;  // why it has no usable RDMA device; empty: it has one
+  std::string no_ucx;    // likewise of UCX, which is looked for where it is wished
 };
 
 // The ranks that are to share memory with `rank`, in rising order and it among them; none if it is alone, or if the

@@ -36,6 +36,7 @@ void visit(Field&& field, T& value) requires std::same_as<std::remove_const_t<T>
   field("gate_trace", value.gate_trace);
   field("verbs_device", value.verbs.device);
   field("verbs_gid", value.verbs.gid_index);
+  field("ucx", value.ucx);
 }
 
 template <class Field, class T>
@@ -51,6 +52,7 @@ void visit(Field&& field, T& value) requires std::same_as<std::remove_const_t<T>
   field("host", value.host);
   field("port", value.port);
   field("no_verbs", value.no_verbs);
+  field("no_ucx", value.no_ucx);
 }
 
 template <class Field, class T>

@@ -50,6 +50,7 @@ struct RankStart {
   bool wire_auth = false;
   bool gate_profile = false, gate_trace = false;
   VerbsChoice verbs;  // for ranks whose operator makes none
+  bool ucx = false;   // --link ucx: UCX is to be looked for
 };
 
 struct RankFacts {
@@ -57,6 +58,7 @@ struct RankFacts {
   std::string host;      // host_identity()
   int port = 0;          // where it listens for its peers; 0: it is alone
   std::string no_verbs;  // why it has no RDMA device; empty: it has opened one
+  std::string no_ucx;    // likewise of UCX
 };
 
 // The first half of making links: who is to share memory.

@@ -85,7 +85,8 @@ class Rank {
                                                    [&] { progress_->advance(start_.rank); }),
                             .host = host_identity(),
                             .port = links_->port(),
-                            .no_verbs = links_->no_verbs()});
+                            .no_verbs = links_->no_verbs(),
+                            .no_ucx = links_->no_ucx()});
     const auto group = from_json<RankGroup>(message_text(expect(MessageType::kGroup)));
     make_links(group);
     load(checkpoint, links_->threads(group));

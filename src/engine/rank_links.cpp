@@ -55,6 +55,11 @@ RankLinks::RankLinks(const RankStart& start, const RankPlacement& placement)
       fail(ErrorKind::kLink, "--verbs-device {}: {}; coprime rank --verbs-device gives a rank one of its own",
            verbs_options_.device, error.what());
   }
+  try {
+    if (start.ucx) ucx_ = open_ucx();
+  } catch (const Error& error) {
+    no_ucx_ = error.what();
+  }
 }
 
 int RankLinks::threads(const RankGroup& group) const {
@@ -80,6 +85,8 @@ PeerConnection RankLinks::connect(int peer, Link link, MeshConnection mesh, size
     report.details[static_cast<size_t>(peer)] = std::move(made.summary);
     report.refusals[static_cast<size_t>(peer)] = std::move(made.refusal);
   }
+  if (link == Link::kUcx)
+    connection.pair = connect_ucx(ucx_, std::move(connection.socket), me_.epoch, me_.rank, peer, kConnectTimeoutMs);
   if (!start_.wire_auth) return connection;
   if (!connection.pair) connection.pair = std::make_unique<TcpQueuePair>(std::move(connection.socket), me_.epoch);
   const AuthenticatedQueuePair::Session session{mesh.session_key->bytes(), me_.epoch, me_.rank, peer};
@@ -103,7 +110,7 @@ std::unique_ptr<Exchange> RankLinks::make(Channel& control, const RankGroup& gro
   uint32_t connected = 0;
   for (int peer = 0; peer < me_.ranks; ++peer) {
     const Link link = table.peers[static_cast<size_t>(peer)].link;
-    if (link == Link::kTcp || link == Link::kVerbs) connected |= 1u << peer;
+    if (link == Link::kTcp || link == Link::kVerbs || link == Link::kUcx) connected |= 1u << peer;
     if (link == Link::kShm) links.region = shared.region;
   }
   if (links.region) links.region_ranks = group.ranks;

@@ -11,6 +11,7 @@
 #include "gate/exchange.h"
 #include "transport/endpoint.h"
 #include "transport/mesh.h"
+#include "transport/ucx/ucx.h"
 #include "transport/verbs/verbs.h"
 
 namespace coprime {
@@ -25,6 +26,7 @@ class RankLinks {
   int threads(const RankGroup& group) const;
 
   const std::string& no_verbs() const { return no_verbs_; }  // why no RDMA device is open; empty: one is
+  const std::string& no_ucx() const { return no_ucx_; }
   int port() const { return listener_ ? listener_->port() : 0; }
 
   // Makes the links that the front asks for by `group`, and by a second message that `next` receives. An exchange of
@@ -45,6 +47,8 @@ class RankLinks {
   VerbsOptions verbs_options_;
   std::shared_ptr<VerbsDevice> verbs_;  // null: this host has none that works
   std::string no_verbs_;
+  std::shared_ptr<UcxContext> ucx_;  // null: not wished, or not here
+  std::string no_ucx_;
 };
 
 // A message to the front.

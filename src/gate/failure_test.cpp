@@ -73,7 +73,8 @@ class Failures : public ::testing::TestWithParam<Link> {
     EXPECT_TRUE(contains(outcome.text, fmt::format(" rank {}", blamed))) << outcome.text;
     EXPECT_TRUE(contains(outcome.text, " at layer 3 gate FFN (sequence ")) << outcome.text;
     const bool shared = link() == Link::kShm || (link() == Link::kMixed && rank < 2 && blamed < 2);
-    EXPECT_TRUE(contains(outcome.text, shared ? " over shm: " : " over tcp: ")) << outcome.text;
+    const char* const name = shared ? "shm" : link() == Link::kUcx ? "ucx" : "tcp";
+    EXPECT_TRUE(contains(outcome.text, fmt::format(" over {}: ", name))) << outcome.text;
     EXPECT_EQ(outcome.again, outcome.text);
     EXPECT_LT(outcome.after_us, (kTimeoutMs + 1500) * 1000) << outcome.text;
   }
@@ -309,7 +310,7 @@ TEST_P(Failures, a_rank_that_abandons_a_gate_tells_the_others_at_once) {
   EXPECT_LT(now_us() - start_us, 5'000'000);
 }
 
-INSTANTIATE_TEST_SUITE_P(All, Failures, ::testing::Values(Link::kShm, Link::kTcp, Link::kMixed),
+INSTANTIATE_TEST_SUITE_P(All, Failures, ::testing::Values(Link::kShm, Link::kTcp, Link::kMixed, Link::kUcx),
                          [](const auto& tested) { return std::string(link_name(tested.param)); });
 
 // A stopped rank in the middle of large messages: both directions are full.

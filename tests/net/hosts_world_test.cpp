@@ -94,6 +94,30 @@ TEST_F(HostsWorld, answers_as_on_one_host) {
   EXPECT_GT(hosts_.way(kFar, kFront).carried, 100u);
 }
 
+// Both hosts have an RDMA device that opens and then makes no pair.
+TEST_F(HostsWorld, whose_rdma_devices_make_no_pair_answers_over_tcp_and_warns) {
+  const std::vector<std::string> with_device{"/usr/bin/env", "LD_LIBRARY_PATH=" COPRIME_FAKE_VERBS, COPRIME_PROGRAM};
+  const auto words = [&](std::vector<std::string> more) {
+    std::vector<std::string> all = with_device;
+    all.insert(all.end(), more.begin(), more.end());
+    return all;
+  };
+  HostProgram far = hosts_.start(kFar, words({"rank", "--join", meeting(), "--key-file", key_, "--once"}));
+  HostProgram front = hosts_.start(
+      kFront, words({"generate", "--model", folder_.path().string(), "--ranks", "3", "--remote", "1", "--listen",
+                     meeting(), "--key-file", key_, "--chat", kQuestion, "--temperature", "0", "--stats"}));
+  EXPECT_EQ(front.wait(kPatienceMs), 0) << front.err();
+  EXPECT_EQ(front.out().substr(0, kAnswer.size()), kAnswer);
+  for (const char* pair : {"0 and 2", "1 and 2"}) {
+    const std::string words_of_both =
+        fmt::format("ranks {} use tcp, not verbs: broken0 makes no queue pair: create_cq", pair);
+    EXPECT_NE(front.err().find("coprime: " + words_of_both), std::string::npos) << front.err();
+    EXPECT_NE(front.err().find("         " + words_of_both), std::string::npos) << front.err();
+  }
+  EXPECT_NE(front.err().find("links    shm 0-1; tcp 0-2, 1-2"), std::string::npos) << front.err();
+  EXPECT_EQ(far.wait(kPatienceMs), 0) << far.err();
+}
+
 TEST_F(HostsWorld, answers_right_over_20_ms_and_over_lost_packets) {
   hosts_.delay_us(20'000);
   {
