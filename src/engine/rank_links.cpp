@@ -34,7 +34,8 @@ SecretKey world_key(const RankStart& start, const RankPlacement& placement) {
 
 RankLinks::RankLinks(const RankStart& start, const RankPlacement& placement)
     : start_(start),
-      front_host_(placement.front_host),
+      // Ranks of the front's host listen where the front does, and nowhere else.
+      front_host_(start.listen_host.empty() ? placement.front_host : start.listen_host),
       threads_(placement.threads != 0 ? placement.threads : start.threads),
       me_{.rank = start.rank,
           .ranks = start.plan.ranks,
