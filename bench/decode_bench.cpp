@@ -12,7 +12,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "engine/generation.h"
-#include "plain_read.h"
+#include "tools/plain_read.h"
 
 namespace coprime {
 namespace {

@@ -14,7 +14,7 @@
 #include "base/error.h"
 #include "device/cpu/cpu_device.h"
 #include "device/cpu/worker_pool.h"
-#include "plain_read.h"
+#include "tools/plain_read.h"
 
 namespace coprime {
 namespace {

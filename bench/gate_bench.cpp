@@ -13,6 +13,7 @@
 
 #include "busy_work.h"
 #include "gate/testing.h"
+#include "loopback_mesh.h"
 #include "pinned.h"
 #include "tools/bare_exchange.h"
 
@@ -81,7 +82,7 @@ double percentile(std::vector<double> values, double share) {
 void run(const Options& options) {
   const testing::Link link = options.link == "tcp" ? testing::Link::kTcp : testing::Link::kShm;
   const testing::TestWorld world(link, options.ranks, options.bytes);
-  const auto memory = std::make_shared<const BareMemory>(options.ranks, options.bytes);
+  const auto region = std::make_shared<const ShmRegion>(ShmRegion::create(options.ranks, options.bytes));
   auto mesh = loopback_mesh(options.ranks);
   const auto work_steps = static_cast<int64_t>(std::llround(options.work_us * work_steps_per_us()));
   auto* rounds = static_cast<Rounds*>(
@@ -92,10 +93,11 @@ void run(const Options& options) {
     const bool own_core = usable_cores() >= options.ranks;
     pin_rank(rank, options.ranks);
     const std::unique_ptr<Exchange> exchange = world.join(rank, settings);
-    std::unique_ptr<BareExchange> bare = std::make_unique<BareWindow>(memory, rank, own_core);
+    BareLinks links = bare_window(region, rank);
     if (link == testing::Link::kTcp)
-      bare = std::make_unique<BareSockets>(std::move(mesh[static_cast<size_t>(rank)]), rank, options.bytes, own_core);
-    run_rank(options, *exchange, *bare, work_steps, rounds[rank]);
+      links = {.rank = rank, .ranks = options.ranks, .sockets = std::move(mesh[static_cast<size_t>(rank)])};
+    BareExchange bare(std::move(links), options.bytes, own_core);
+    run_rank(options, *exchange, bare, work_steps, rounds[rank]);
     return 0;
   });
   if (std::ranges::count(statuses, 0) != options.ranks) fail(ErrorKind::kLink, "a rank failed");

@@ -142,7 +142,7 @@ void run_bench(Options options) {
   const GateSchedule schedule = make_decode_schedule(plan, 1);
   if (schedule.size() > kMaxGates) fail(ErrorKind::kUsage, "{} gates, at most {}", schedule.size(), kMaxGates);
   const testing::TestWorld world(testing::Link::kShm, kRanks, schedule);
-  const auto memory = std::make_shared<const BareMemory>(kRanks, largest_slot_bytes(schedule));
+  const auto region = std::make_shared<const ShmRegion>(ShmRegion::create(kRanks, largest_slot_bytes(schedule)));
   auto* rounds = static_cast<Rounds*>(::mmap(nullptr, sizeof(Rounds) * kRanks, PROT_READ | PROT_WRITE,
                                              MAP_SHARED | MAP_ANONYMOUS | MAP_POPULATE, -1, 0));
   if (rounds == MAP_FAILED) fail(ErrorKind::kInternal, "no memory for the results");
@@ -150,7 +150,7 @@ void run_bench(Options options) {
     const ExchangeSettings settings = world.settings();  // before this rank has one core only
     const bool own_core = usable_cores() >= kRanks;
     pin_rank(rank, kRanks);
-    BareWindow bare(memory, rank, own_core);
+    BareExchange bare(bare_window(region, rank), largest_slot_bytes(schedule), own_core);
     run_rank(options, world, rank, bare, rounds[rank], settings);
     return 0;
   });

@@ -259,6 +259,8 @@ TEST(Link, measures_pairs_and_gates_and_what_a_token_costs) {
     EXPECT_EQ(json["pairs"].size(), 3u * 2 * 3);  // with the model's 1 KiB
     EXPECT_EQ(json["gate"].size(), 3u);
     EXPECT_EQ(json["pairs"][0]["link"], std::string(link) == "tcp" ? "tcp" : "shm");
+    EXPECT_EQ(json["hosts"][0]["ranks"], (std::vector<int>{0, 1, 2}));
+    EXPECT_GT(json["gate"][0]["floor_p50_us"], 0);
     EXPECT_EQ(json["wrong"], 0);
     EXPECT_GT(json["transfers"], 0);
     EXPECT_EQ(json["token"]["gates"], 17);
@@ -269,10 +271,37 @@ TEST(Link, refuses_sizes_models_and_rank_counts_that_it_cannot_measure) {
   expect_refusal(run_program({"link", "--sizes", "4K,1x"}), 2, {"--sizes", "1x"});
   expect_refusal(run_program({"link", "--sizes", "6"}), 2, {"--sizes", "multiples of 4"});
   expect_refusal(run_program({"link", "--ranks", "1"}), 2, {"--ranks"});
+  expect_refusal(run_program({"link", "--remote", "1"}), 2, {"--listen"});
+  expect_refusal(run_program({"link", "--ranks", "2", "--remote", "3", "--listen", "127.0.0.1:1"}), 2,
+                 {"raise --ranks"});
+  expect_refusal(run_program({"link", "--remote", "1", "--listen", "192.0.2.1:1"}), 2, {"--key-file"});
   expect_refusal(run_program({"link", "--model", "/no/such/model"}), 3, {"/no/such/model"});
   expect_refusal(
       run_program({"link", "--sizes", "4K", "--repeat", "3"}, [] { ::dup2(::open("/dev/full", O_WRONLY), 1); }), 1,
       {"standard output"});
+}
+
+TEST(Bench, measures_prefill_and_decode_beside_a_plain_read) {
+  const ProgramResult result =
+      run_program({"bench", "--model", kModel, "--ranks", "2", "--threads", "1", "--prompt-tokens", "20",
+                   "--decode-tokens", "5", "--batch", "3", "--repeat", "1", "--json"});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  const auto figures = nlohmann::json::parse(result.out);
+  for (const char* name : {"prefill_tok_s", "decode_tok_s", "first_token_ms", "weights_gb_s", "read_gb_s", "start_ms"})
+    EXPECT_GT(figures.at(name).get<double>(), 0) << name;
+  EXPECT_GT(figures.at("gate_share").get<double>(), 0);
+  EXPECT_LT(figures.at("gate_share").get<double>(), 1);
+  EXPECT_EQ(figures.at("read_threads"), 2);
+  EXPECT_EQ(figures.at("batch"), 3);
+  int64_t weights = 0;
+  for (const auto& rank : figures.at("ranks")) weights += rank.at("weight_bytes").get<int64_t>();
+  EXPECT_LE(figures.at("step_weight_bytes").get<int64_t>(), weights);
+  EXPECT_GT(figures.at("step_weight_bytes").get<int64_t>(), weights / 2);
+}
+
+TEST(Bench, refuses_more_tokens_than_the_context_holds) {
+  expect_refusal(run_program({"bench", "--model", kModel, "--prompt-tokens", "100000"}), 2,
+                 {"100000", "measure fewer"});
 }
 
 TEST(Logits, writes_what_transformers_says) {

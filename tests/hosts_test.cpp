@@ -145,6 +145,42 @@ TEST(Join, ranks_by_address_and_key_give_the_same_answer_again_and_again) {
   EXPECT_EQ(two.end(SIGINT), 0) << two.log();
 }
 
+TEST(Join, a_rank_serves_measurements_of_links_and_engines_alike) {
+  const Scratch scratch;
+  const std::string key = scratch.key("key"), at = "127.0.0.1:" + free_port();
+  Running rank({"rank", "--join", at, "--key-file", key}, scratch.file("rank"));
+  const std::vector<std::string> world{"--ranks", "3", "--remote", "1", "--listen", at, "--key-file", key};
+  for (const std::string command : {"link", "generate", "link"}) {
+    std::vector<std::string> words =
+        command == "link"
+            ? std::vector<std::string>{"link", "--sizes", "4K", "--repeat", "5", "--gate-timeout-ms", "20000"}
+            : generate_words({});
+    words.insert(words.end(), world.begin(), world.end());
+    const ProgramResult result = run_program(words);
+    EXPECT_EQ(result.exit_code, 0) << result.err << rank.log();
+    EXPECT_EQ(result.err, "");
+    if (command == "generate") {
+      EXPECT_EQ(result.out, answer_of_one_rank());
+    } else {
+      EXPECT_NE(result.out.find("shm 0-1, 0-2, 1-2"), std::string::npos) << result.out;
+    }
+  }
+  EXPECT_EQ(rank.end(SIGTERM), 0) << rank.log();
+}
+
+TEST(Join, whoever_measures_links_refuses_another_key_and_both_sides_say_so) {
+  const Scratch scratch;
+  const std::string key = scratch.key("key"), other = scratch.key("other"), at = "127.0.0.1:" + free_port();
+  Running link({"link", "--ranks", "2", "--remote", "1", "--listen", at, "--key-file", key, "--join-timeout", "5"},
+               scratch.file("link"));
+  const ProgramResult rank = run_program({"rank", "--join", at, "--key-file", other, "--once"});
+  EXPECT_EQ(rank.exit_code, 4);
+  EXPECT_NE(rank.err.find("holds another key"), std::string::npos) << rank.err;
+  EXPECT_TRUE(link.says("holds another key")) << link.log();
+  EXPECT_EQ(link.end(), 4);
+  EXPECT_NE(link.log().find("rank 1 did not join"), std::string::npos) << link.log();
+}
+
 TEST(Join, with_wire_auth_the_answer_is_the_same_and_the_links_say_so) {
   const Scratch scratch;
   const std::string key = scratch.key("key"), at = "127.0.0.1:" + free_port();

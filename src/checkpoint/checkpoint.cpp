@@ -35,22 +35,27 @@ std::map<std::string, std::vector<std::string>> read_index(const std::filesystem
 
 }  // namespace
 
-Checkpoint Checkpoint::open(const std::filesystem::path& directory) {
+Checkpoint Checkpoint::open(const std::filesystem::path& model) {
   Checkpoint checkpoint;
-  const auto single = directory / "model.safetensors", index = directory / "model.safetensors.index.json";
+  const auto single = model / "model.safetensors", index = model / "model.safetensors.index.json";
   std::error_code ignored;
+  if (std::filesystem::is_regular_file(model, ignored)) {
+    checkpoint.gguf_.emplace(GgufFile::open(model));
+    return checkpoint;
+  }
   if (std::filesystem::exists(single, ignored)) {
     checkpoint.files_.push_back(SafetensorsFile::open(single));
     return checkpoint;
   }
   if (!std::filesystem::exists(index, ignored)) {
-    fail(ErrorKind::kModel,
-         "{}: neither model.safetensors nor model.safetensors.index.json; expected a folder with either",
-         directory.string());
+    fail(
+        ErrorKind::kModel,
+        "{}: neither model.safetensors nor model.safetensors.index.json; expected a folder with either, or a GGUF file",
+        model.string());
   }
   std::unordered_set<std::string> seen;
   for (const auto& [name, tensors] : read_index(index)) {
-    const SafetensorsFile& file = checkpoint.files_.emplace_back(SafetensorsFile::open(directory / name));
+    const SafetensorsFile& file = checkpoint.files_.emplace_back(SafetensorsFile::open(model / name));
     std::unordered_set<std::string_view> held;
     for (const TensorInfo& tensor : file.tensors()) {
       held.insert(tensor.name);
@@ -72,7 +77,10 @@ Checkpoint Checkpoint::open(const std::filesystem::path& directory) {
 std::vector<Checkpoint::Located> Checkpoint::tensors() const {
   std::vector<Located> all;
   for (const SafetensorsFile& file : files_) {
-    for (const TensorInfo& tensor : file.tensors()) all.push_back({&file, &tensor});
+    for (const TensorInfo& tensor : file.tensors()) all.push_back({&file.input(), &tensor});
+  }
+  if (gguf_) {
+    for (const TensorInfo& tensor : gguf_->tensors()) all.push_back({&gguf_->input(), &tensor});
   }
   return all;
 }

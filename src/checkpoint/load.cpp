@@ -7,13 +7,16 @@
 #include <cstring>
 
 #include "base/check.h"
+#include "base/error.h"
 #include "checkpoint/match.h"
+#include "geometry/held_columns.h"
+#include "tensor/block_formats.h"
 #include "tensor/buffer.h"
 
 namespace coprime {
 namespace {
 
-static_assert(std::endian::native == std::endian::little, "safetensors holds little-endian numbers, read as they are");
+static_assert(std::endian::native == std::endian::little, "files hold little-endian numbers, read as they are");
 
 constexpr int64_t kBlockBytes = 8 << 20;
 
@@ -28,9 +31,9 @@ class TensorReader {
   TensorReader(const Checkpoint::Located& at, const LocalTensor& local)
       : file_(*at.file),
         offset_(at.tensor->offset),
-        element_(dtype_bytes(at.tensor->type)),
-        file_row_(matrix_columns(*at.tensor) * element_),
-        local_row_(local.columns.extent * element_),
+        block_(block_shape(at.tensor->type)),
+        file_row_(bytes_of(matrix_columns(*at.tensor))),
+        local_row_(bytes_of(local.columns.extent)),
         local_(local) {}
 
   int64_t local_row_bytes() const { return local_row_; }
@@ -47,6 +50,9 @@ class TensorReader {
   }
 
  private:
+  // Of so many columns, which are whole blocks.
+  int64_t bytes_of(int64_t columns) const { return columns / block_.elements * block_.bytes; }
+
   bool has_fill() const {
     return local_.rows.real_count() != local_.rows.extent || local_.columns.real_count() != local_.columns.extent;
   }
@@ -54,12 +60,12 @@ class TensorReader {
   // Consecutive rows of the file to consecutive local rows.
   void read_real_rows(int64_t row, int64_t count, std::byte* to) {
     const std::vector<Span>& columns = local_.columns.real;
-    const bool whole = file_row_ == local_row_ && columns.size() == 1 && columns[0].count * element_ == file_row_;
+    const bool whole = file_row_ == local_row_ && columns.size() == 1 && bytes_of(columns[0].count) == file_row_;
     if (whole) return read(row * file_row_, count * file_row_, to);
     for (int64_t r = 0; r < count; ++r) {
       for (const Span& span : columns) {
-        read((row + r) * file_row_ + span.global * element_, span.count * element_,
-             to + r * local_row_ + span.local * element_);
+        read((row + r) * file_row_ + bytes_of(span.global), bytes_of(span.count),
+             to + r * local_row_ + bytes_of(span.local));
       }
     }
   }
@@ -69,19 +75,36 @@ class TensorReader {
     bytes_read_ += static_cast<uint64_t>(bytes);
   }
 
-  const SafetensorsFile& file_;
+  const InputFile& file_;
   uint64_t offset_, bytes_read_ = 0;
-  int64_t element_, file_row_, local_row_;
+  BlockShape block_;
+  int64_t file_row_, local_row_;
   const LocalTensor& local_;
 };
 
 LocalTensor local_tensor(const Match& match, const ShardPlan& plan, int rank) {
+  const DType type = match.at.tensor->type;
+  HeldColumns columns = hold_whole_blocks(plan.file_column_map(*match.rule, rank), block_shape(type).elements);
   return {match.rule,
           match.layer,
           match.at.tensor->name,
-          match.at.tensor->type,
-          plan.row_map(*match.rule, rank),
-          plan.column_map(*match.rule, rank)};
+          type,
+          plan.file_row_map(*match.rule, rank),
+          std::move(columns.held),
+          std::move(columns.inputs)};
+}
+
+// A scale that is no number would spread over every output.
+void check_scales(const Checkpoint::Located& at, const LocalTensor& local, int64_t first,
+                  std::span<const std::byte> rows) {
+  if (!is_block(local.type)) return;
+  const BlockShape shape = block_shape(local.type);
+  const int64_t bad = find_bad_scale(local.type, rows.data(), static_cast<int64_t>(rows.size()) / shape.bytes);
+  if (bad < 0) return;
+  fail(ErrorKind::kModel,
+       "{}: tensor {} has a block whose scale is infinite or NaN (row {} of this rank's); the file is "
+       "damaged: fetch it again",
+       at.file->path().string(), local.name, first + bad / (local.columns.extent / shape.elements));
 }
 
 // Grows `block` when one local row needs more than it has.
@@ -98,7 +121,9 @@ uint64_t stream(const Checkpoint::Located& at, const LocalTensor& local, Buffer*
   for (int64_t first = 0; first < rows; first += step) {
     const int64_t count = std::min(step, rows - first);
     reader.read_rows(first, count, block->data());
-    sink->rows(first, count, {block->data(), static_cast<size_t>(count * row_bytes)});
+    const std::span<const std::byte> bytes{block->data(), static_cast<size_t>(count * row_bytes)};
+    check_scales(at, local, first, bytes);
+    sink->rows(first, count, bytes);
   }
   return reader.bytes_read();
 }

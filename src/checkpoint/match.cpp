@@ -1,6 +1,6 @@
 #include "checkpoint/match.h"
 
-#include <map>
+#include <charconv>
 #include <numeric>
 #include <unordered_map>
 
@@ -26,23 +26,44 @@ std::unordered_map<std::string, Expected> expected_tensors(const ShardPlan& plan
   return expected;
 }
 
+// A tensor of a GGUF file's blocks behind the decoder's layers.
+bool is_mtp_block(std::string_view name, const ModelShape& shape) {
+  if (shape.container != Container::kGguf || !name.starts_with("blk.")) return false;
+  int layer = -1;
+  const std::string_view number = name.substr(4);
+  const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), layer);
+  return error == std::errc() && end != number.data() + number.size() && *end == '.' && layer >= shape.layers &&
+         layer < shape.layers + shape.mtp_layers;
+}
+
 // The family of a tensor that the decoders know and do not use; empty for any other.
-std::string_view unused_family(std::string_view name, bool tied_head) {
+std::string_view unused_family(std::string_view name, const ModelShape& shape) {
+  if (shape.container == Container::kGguf && name == "rope_freqs.weight") return "rotary tables";
+  if (is_mtp_block(name, shape)) return "MTP";
   if (name.starts_with("model.visual.") || name.starts_with("visual.")) return "vision";
   if (name.starts_with("mtp.")) return "MTP";
   if (name.ends_with("rotary_emb.inv_freq")) return "rotary tables";
-  if (tied_head && name == "lm_head.weight") return "tied lm_head";
+  if (shape.tied_head && name == "lm_head.weight") return "tied lm_head";
   return {};
 }
 
-void check_tensor(const Checkpoint::Located& at, const Rule& rule) {
+// Where a shape comes from.
+std::string_view source_of(const ShardPlan& plan) {
+  return plan.shape().container == Container::kGguf ? "the file's metadata" : "config.json";
+}
+
+void check_tensor(const Checkpoint::Located& at, const Rule& rule, const ShardPlan& plan) {
   const std::string where = fmt::format("{}: tensor {}", at.file->path().string(), at.tensor->name);
-  if (!is_float(at.tensor->type)) {
-    fail(ErrorKind::kModel, "{} is {}, which is not supported; supported: BF16, F16, F32", where, at.tensor->type_name);
+  const bool matrix = rule.shape.size() > 1;
+  if (!is_float(at.tensor->type) && !(matrix && is_block(at.tensor->type))) {
+    fail(ErrorKind::kModel, "{} is {}, which is not supported; supported: BF16, F16, F32{}", where,
+         at.tensor->type_name,
+         matrix && plan.shape().container == Container::kGguf ? ", Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q2_K to Q6_K, MXFP4"
+                                                              : "");
   }
   if (at.tensor->shape != rule.shape) {
-    fail(ErrorKind::kModel, "{} has the shape [{}]; config.json makes it [{}]; they are not of one model", where,
-         fmt::join(at.tensor->shape, ", "), fmt::join(rule.shape, ", "));
+    fail(ErrorKind::kModel, "{} has the shape [{}]; {} makes it [{}]; they are not of one model", where,
+         fmt::join(at.tensor->shape, ", "), source_of(plan), fmt::join(rule.shape, ", "));
   }
 }
 
@@ -56,7 +77,8 @@ std::string short_name(std::string_view suffix) {
 
 Tally::Line make_line(const ShardPlan& plan, const Rule& rule) {
   Tally::Line line{&rule, short_name(rule.suffix)};
-  if (rule.id == TensorId::kLinearNorm) line.name = "linear_attn.norm";
+  if (rule.id == TensorId::kLinearNorm && plan.shape().container == Container::kSafetensors)
+    line.name = "linear_attn.norm";
   if (rule.axis) {
     line.stock_size = plan.real_size(*rule.axis);
     line.padded_size = plan.padded_size(*rule.axis);
@@ -76,9 +98,8 @@ void check_counts(const ShardPlan& plan, const std::unordered_map<std::string, E
       if (!plan.applies(*line.rule, layer)) continue;
       const std::string name = plan.tensor_name(*line.rule, layer);
       if (expected.at(name).found) continue;
-      fail(ErrorKind::kModel,
-           "rule {}: found {} tensors, config.json predicts {}; tensor {} is missing; fetch the model again", line.name,
-           line.found, line.rule->expected, name);
+      fail(ErrorKind::kModel, "rule {}: found {} tensors, {} predicts {}; tensor {} is missing; fetch the model again",
+           line.name, line.found, source_of(plan), line.rule->expected, name);
     }
   }
 }
@@ -96,16 +117,17 @@ Matches match_tensors(const Checkpoint& checkpoint, const ShardPlan& plan) {
   for (const Checkpoint::Located& at : checkpoint.tensors()) {
     const auto found = expected.find(at.tensor->name);
     if (found != expected.end()) {
-      check_tensor(at, *found->second.rule);
+      check_tensor(at, *found->second.rule, plan);
       found->second.found = true;
       ++matches.tally.lines[line_of.at(found->second.rule)].found;
       matches.tensors.push_back({at, found->second.rule, found->second.layer});
-    } else if (!unused_family(at.tensor->name, plan.shape().tied_head).empty()) {
+    } else if (const auto family = unused_family(at.tensor->name, plan.shape()); !family.empty()) {
       matches.tally.unused.push_back(at.tensor->name);
+      ++matches.tally.unused_families[std::string(family)];
     } else {
-      fail(ErrorKind::kModel,
-           "{}: tensor {} has no place in a {} of {} layers; config.json and it are not of one model",
-           at.file->path().string(), printable(at.tensor->name), plan.shape().architecture_name, plan.shape().layers);
+      fail(ErrorKind::kModel, "{}: tensor {} has no place in a {} of {} layers; {} and it are not of one model",
+           at.file->path().string(), printable(at.tensor->name), plan.shape().architecture_name, plan.shape().layers,
+           source_of(plan));
     }
   }
   check_counts(plan, expected, matches.tally);
@@ -123,10 +145,8 @@ std::string Tally::text() const {
                         : fmt::format("{} {}x [{}]\n", line.name, line.found, line.stock_size);
   }
   if (unused.empty()) return text;
-  std::map<std::string_view, int> families;
-  for (const std::string& name : unused) ++families[unused_family(name, true)];
   text += "unused:";
-  for (const auto& [family, count] : families) text += fmt::format(" {} {}x", family, count);
+  for (const auto& [family, count] : unused_families) text += fmt::format(" {} {}x", family, count);
   return text + "\n";
 }
 

@@ -1,5 +1,4 @@
-// One safetensors file: its header, checked in full before anything is believed, and reads of byte ranges by pread (no
-// mapping: a file that shrinks is an error, not a signal).
+// One safetensors file: its header, checked in full before anything is believed.
 #pragma once
 
 #include <cstddef>
@@ -10,34 +9,26 @@
 #include <string_view>
 #include <vector>
 
-#include "base/unique_fd.h"
-#include "tensor/dtype.h"
+#include "base/input_file.h"
+#include "tensor/tensor_info.h"
 
 namespace coprime {
-
-struct TensorInfo {
-  std::string name;
-  std::string type_name;  // as the file spells it: "BF16", "F8_E4M3"
-  DType type = DType::kOther;
-  std::vector<int64_t> shape;
-  uint64_t offset = 0, bytes = 0;  // from the start of the file
-};
 
 class SafetensorsFile {
  public:
   // Error(kModel) for anything that is not a well-formed safetensors file, naming path and what was found.
   static SafetensorsFile open(const std::filesystem::path& path);
 
-  const std::filesystem::path& path() const { return path_; }
+  const InputFile& input() const { return input_; }
+  const std::filesystem::path& path() const { return input_.path(); }
   std::span<const TensorInfo> tensors() const { return tensors_; }
   const TensorInfo* find(std::string_view name) const;
 
   // Error(kModel) if the file no longer holds the range.
-  void read(uint64_t offset, std::span<std::byte> into) const;
+  void read(uint64_t offset, std::span<std::byte> into) const { input_.read(offset, into); }
 
  private:
-  std::filesystem::path path_;
-  UniqueFd fd_;
+  InputFile input_;
   std::vector<TensorInfo> tensors_;
 };
 

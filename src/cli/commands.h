@@ -7,11 +7,12 @@ namespace coprime {
 
 void run_generate(const WorldSettings& world, const GenerateSettings& settings);
 void run_logits(const WorldSettings& world, const LogitsSettings& settings);
+void run_bench(const WorldSettings& world, const BenchSettings& settings);
 void run_link(const LinkSettings& settings);
 void run_key(const KeySettings& settings);
 int run_rank_command(const RankSettings& settings);  // the exit code
 
 // Serves a rank in a process that mpirun or srun started beside rank 0's, which runs the command. The exit code.
-int run_launched_rank(const WorldSettings& world, const LaunchedProcess& process);
+int run_launched_rank(const RanksSettings& settings, const LaunchedProcess& process);
 
 }  // namespace coprime

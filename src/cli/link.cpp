@@ -1,5 +1,5 @@
-// coprime link: measures the links of a world of this host, and prints tables or one JSON object. Figures of transfers
-// that failed or came out wrong are printed, too, before the error.
+// coprime link: measures the links of a world, whose ranks run on this host and on others, and prints tables or one
+// JSON object. Figures of transfers that failed or came out wrong are printed, too, before the error.
 #include "tools/link.h"
 
 #include <algorithm>
@@ -45,14 +45,24 @@ std::vector<int64_t> sizes_of(const LinkSettings& settings, const GateSchedule& 
 }  // namespace
 
 void run_link(const LinkSettings& settings) {
+  const RemoteOptions remote = settings.ranks.remote_options();
+  const int ranks = settings.ranks.count(remote, 2);
+  if (ranks < 2) fail(ErrorKind::kUsage, "one rank has no links: give --ranks 2 or more");
   GateSchedule schedule;
   if (!settings.model.empty()) {
-    const ShardPlan plan(read_model_shape(settings.model), {.ranks = settings.ranks, .exact = settings.exact});
+    const ShardPlan plan(read_model_shape(settings.model), {.ranks = ranks, .exact = settings.exact});
     schedule = make_decode_schedule(plan, 1);
   }
-  LocalLinkWorld world(
-      {.ranks = settings.ranks, .tcp = settings.link == "tcp", .timeout_ms = settings.gate_timeout_ms});
-  const LinkFigures figures = measure_links(world, {.sizes = sizes_of(settings, schedule), .repeat = settings.repeat});
+  const MeasureOptions options{.sizes = sizes_of(settings, schedule), .repeat = settings.repeat};
+  RankedLinkWorld world({.ranks = ranks,
+                         .wish = settings.ranks.wish(),
+                         .timeout_ms = settings.ranks.gate_timeout_ms,
+                         .port = settings.ranks.port,
+                         .wire_auth = settings.ranks.wire_auth,
+                         .verbs = settings.ranks.verbs,
+                         .remote = remote,
+                         .report = print_report});
+  const LinkFigures figures = measure_links(world, options);
   std::optional<TokenCost> token;
   if (!schedule.empty() && figures.failures.empty()) token = token_cost(figures, schedule);
   const std::string text = settings.json ? link_json(figures, token) + "\n" : link_text(figures, token);

@@ -19,7 +19,8 @@ Ids read_ids(const std::string& argument, int64_t vocab) {
   const std::string path = argument.substr(0, colon), name = argument.substr(colon + 1);
   const SafetensorsFile file = SafetensorsFile::open(path);
   const TensorInfo* tensor = file.find(name);
-  if (tensor == nullptr) fail(ErrorKind::kModel, "{}: no tensor named \"{}\"", path, name);
+  if (tensor == nullptr)
+    fail(ErrorKind::kModel, "{}: it has no tensor \"{}\": name one of its tensors in --ids", path, name);
   if ((tensor->type != DType::kI32 && tensor->type != DType::kI64) || tensor->shape.empty() ||
       tensor->shape.size() > 2) {
     fail(ErrorKind::kModel, "{}: {} is {} with {} axes, expected I32 or I64 [batch, T] or [T]", path, name,
@@ -39,7 +40,8 @@ Ids read_ids(const std::string& argument, int64_t vocab) {
       value = narrow;
     }
     if (value < 0 || value >= vocab)
-      fail(ErrorKind::kModel, "{}: {}[{}] is {}, outside the vocabulary of {}", path, name, i, value, vocab);
+      fail(ErrorKind::kModel, "{}: {}[{}] is {}, outside the vocabulary of {}: give ids of this model's tokenizer",
+           path, name, i, value, vocab);
     ids.values.push_back(static_cast<int32_t>(value));
   }
   return ids;
@@ -52,10 +54,10 @@ void run_logits(const WorldSettings& world, const LogitsSettings& settings) {
   const ModelShape shape = read_model_shape(options.model);
   const Ids ids = read_ids(settings.ids, shape.vocab);
   const int64_t length = ids.shape.back(), batch = ids.shape.size() == 2 ? ids.shape[0] : 1;
-  if (ids.values.empty()) fail(ErrorKind::kModel, "{}: the tensor is empty: nothing to compute", settings.ids);
+  if (ids.values.empty()) fail(ErrorKind::kModel, "{}: the tensor is empty: give one id at least", settings.ids);
   if (length > shape.max_positions)
-    fail(ErrorKind::kUsage, "{}: rows of {} tokens, and the model's context holds {}", settings.ids, length,
-         shape.max_positions);
+    fail(ErrorKind::kUsage, "{}: rows of {} tokens, and the model's context holds {}: give shorter rows", settings.ids,
+         length, shape.max_positions);
 
   options.context = length;
   options.sequences = static_cast<int>(std::min<int64_t>({batch, options.max_rows, 64}));

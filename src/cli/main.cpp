@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "cli/commands.h"
 #include "engine/launcher.h"
+#include "tools/link_member.h"
 
 namespace {
 
@@ -28,6 +29,7 @@ int run(int argc, char** argv) {
   coprime::WorldSettings world;
   coprime::GenerateSettings generate;
   coprime::LogitsSettings logits;
+  coprime::BenchSettings bench;
   coprime::LinkSettings link;
   CLI::App* generate_command = app.add_subcommand("generate", "continue a text, streaming");
   coprime::add_world_flags(*generate_command, world);
@@ -35,7 +37,11 @@ int run(int argc, char** argv) {
   CLI::App* logits_command = app.add_subcommand("logits", "teacher-forced logits of given ids");
   coprime::add_world_flags(*logits_command, world);
   coprime::add_logits_flags(*logits_command, logits);
-  CLI::App* link_command = app.add_subcommand("link", "measure what joins the ranks, and what follows");
+  CLI::App* bench_command = app.add_subcommand("bench", "speed of prefill and decode beside the memory's");
+  coprime::add_world_flags(*bench_command, world);
+  coprime::add_bench_flags(*bench_command, bench);
+  CLI::App* link_command =
+      app.add_subcommand("link", "measure what joins the ranks of this host and others, and what follows");
   coprime::add_link_flags(*link_command, link);
 
   coprime::RankSettings rank;
@@ -45,7 +51,7 @@ int run(int argc, char** argv) {
   CLI::App* key_command = app.add_subcommand("key", "make a key file for the hosts of a world");
   coprime::add_key_flags(*key_command, key);
 
-  for (CLI::App* command : {generate_command, logits_command, link_command, rank_command, key_command}) {
+  for (CLI::App* command : {generate_command, logits_command, bench_command, link_command, rank_command, key_command}) {
     command->fallthrough();  // --config may stand behind the command, too
     command->allow_config_extras(CLI::config_extras_mode::error);
   }
@@ -62,13 +68,15 @@ int run(int argc, char** argv) {
   }
   if (key_command->parsed()) coprime::run_key(key);
   if (rank_command->parsed()) return coprime::run_rank_command(rank);
-  if (generate_command->parsed() || logits_command->parsed()) {
-    const auto process = world.launched();
-    if (process) world.meet_by_pmix();
-    if (process && process->rank > 0) return coprime::run_launched_rank(world, *process);
+  if (!key_command->parsed()) {
+    coprime::RanksSettings& ranks = link_command->parsed() ? link.ranks : world.ranks;
+    const auto process = ranks.launched();
+    if (process) ranks.meet_by_pmix();
+    if (process && process->rank > 0) return coprime::run_launched_rank(ranks, *process);
   }
   if (generate_command->parsed()) coprime::run_generate(world, generate);
   if (logits_command->parsed()) coprime::run_logits(world, logits);
+  if (bench_command->parsed()) coprime::run_bench(world, bench);
   if (link_command->parsed()) coprime::run_link(link);
   return 0;
 }
@@ -84,7 +92,7 @@ int main(int argc, char** argv) {
     if (::fcntl(fd, F_GETFD) < 0 && ::open("/dev/null", O_RDONLY) != fd)
       return coprime::exit_code(coprime::ErrorKind::kInternal);
   }
-  if (argc >= 2 && argv[1] == coprime::kLocalRank) return coprime::rank_process_main();
+  if (argc >= 2 && argv[1] == coprime::kLocalRank) return coprime::rank_process_main(coprime::serve_link_trials);
   try {
     return run(argc, argv);
   } catch (const coprime::Error& error) {

@@ -10,6 +10,7 @@
 #include "cli/commands.h"
 #include "cli/invitation.h"
 #include "engine/join.h"
+#include "tools/link_member.h"
 
 namespace coprime {
 namespace {
@@ -29,19 +30,21 @@ int run_rank_command(const RankSettings& settings) {
       .threads = settings.threads,
       .verbs = settings.verbs,
       .again = !settings.once,
-      .report = [](const std::string& line) { std::fprintf(stderr, "coprime rank: %s\n", line.c_str()); }};
+      .report = [](const std::string& line) { std::fprintf(stderr, "coprime rank: %s\n", line.c_str()); },
+      .measure = serve_link_trials};
   return exit_code_of(join_world(options));
 }
 
-int run_launched_rank(const WorldSettings& world, const LaunchedProcess& process) {
-  JoinOptions options{.front = world.launched_meeting(process),
-                      .key = world.key(),
+int run_launched_rank(const RanksSettings& settings, const LaunchedProcess& process) {
+  JoinOptions options{.front = settings.launched_meeting(process),
+                      .key = settings.key(),
                       .rank = process.rank,
-                      .verbs = world.verbs,
+                      .verbs = settings.verbs,
                       .again = false,
-                      .timeout_ms = world.join_timeout * 1000};
-  if (world.pmix) {
-    const std::string text = world.pmix->take(world.join_timeout);
+                      .timeout_ms = settings.join_timeout * 1000,
+                      .measure = serve_link_trials};
+  if (settings.pmix) {
+    const std::string text = settings.pmix->take(settings.join_timeout);
     if (text.empty()) return exit_code(ErrorKind::kLink);  // the front ended before its world began
     const Invitation invitation = invitation_from_text(text);
     options.front = {.endpoint = reachable(invitation)};

@@ -70,7 +70,7 @@ std::string GenerateReport::table() const {
       fmt::format("tokens   {} in, {} out; first after {:.1f} ms, then {:.0f} tokens/s; ready after {:.0f} ms\n",
                   request.prompt.size(), generation.ids.size(), static_cast<double>(generation.first_token_us) / 1e3,
                   tokens_per_second(), static_cast<double>(start_us) / 1e3);
-  table += fmt::format("gates    {} a step, {:.1f}% of the ranks' time\n", front.gates_per_step(), 100 * gate_share());
+  table += fmt::format("gates    {} a step, {:.1f}% of the ranks' time\n", front.schedule().size(), 100 * gate_share());
   table += "\n" + front.ranks()[0].tally;
   return table;
 }

@@ -44,14 +44,6 @@ CLI::Validator in_range(T least, T most) {
 constexpr int64_t kMaxCount = int64_t{1} << 40;
 constexpr uint64_t kMaxSeed = UINT64_MAX;
 
-// A rank may be another host's: what it says is shown as one line of plain text.
-void print_report(const std::string& line) {
-  std::string text = line;
-  std::ranges::replace_if(
-      text, [](unsigned char c) { return std::iscntrl(c) != 0; }, '?');
-  fmt::print(stderr, "coprime: {}\n", text);
-}
-
 void add_verbs_flags(CLI::App& app, VerbsChoice& choice, const std::string& otherwise) {
   add(app, "--verbs-device", choice.device, "RDMA device, as ibv_devices names it" + otherwise);
   add(app, "--verbs-gid", choice.gid_index, "index in its GID table; -1: that of the address by which the ranks meet")
@@ -59,33 +51,13 @@ void add_verbs_flags(CLI::App& app, VerbsChoice& choice, const std::string& othe
       ->capture_default_str();
 }
 
-}  // namespace
-
-void add_world_flags(CLI::App& app, WorldSettings& s) {
-  add(app, "--model", s.model, "directory of the checkpoint: config.json, safetensors, tokenizer.json")->required();
-  add(app, "--ranks", s.ranks, "number of ranks, 1 to 16, any of them [as many as come from elsewhere, one at least]")
-      ->check(in_range(1, kMaxRanks));
-  add(app, "--threads", s.threads, "threads a rank; 0 shares the cores out")
-      ->check(in_range(0, 1024))
-      ->capture_default_str();
+// `count`: what --ranks says of their number.
+void add_ranks_flags(CLI::App& app, RanksSettings& s, int least, const std::string& count) {
+  add(app, "--ranks", s.ranks, count)->check(in_range(least, kMaxRanks));
   add(app, "--link", s.link, "what joins the ranks; auto: the best that each two have")
       ->check(CLI::IsMember({"auto", "shm", "tcp", "verbs", "ucx"}))
       ->capture_default_str();
   add_verbs_flags(app, s.verbs, " [the first whose port is active]");
-  add(app, "--math", s.math, "arithmetic of the matrix products")->check(CLI::IsMember({"f32"}))->capture_default_str();
-  add(app, "--kv", s.kv, "type of cached keys and values")
-      ->check(CLI::IsMember({"f32", "f16", "bf16"}))
-      ->capture_default_str();
-  add(app, "--exact", s.exact, "the same bits at every rank count, batch and chunking; a second exchange a gate");
-  add(app, "--pad-for", s.pad_for, "widen the geometry for this many ranks; 0: as many as run")
-      ->check(in_range(0, 16))
-      ->capture_default_str();
-  add(app, "--mlp-width", s.mlp_width, "padded width of the MLP; 0: by rule")
-      ->check(in_range(int64_t{0}, kMaxCount))
-      ->capture_default_str();
-  add(app, "--prefill-chunk", s.prefill_chunk, "rows of one step at most")
-      ->check(in_range(1, 65536))
-      ->capture_default_str();
   add(app, "--gate-timeout-ms", s.gate_timeout_ms, "how long a peer may stand still before it is given up")
       ->check(in_range(1, DS4_TP_MAX_GATE_TIMEOUT_MS))
       ->capture_default_str();
@@ -106,6 +78,39 @@ void add_world_flags(CLI::App& app, WorldSettings& s) {
   add(app, "--wire-auth", s.wire_auth, "a keyed hash with every message between hosts; costs time a gate");
   add(app, "--launcher", s.launcher, "auto: ranks and world from mpirun or srun, if they started this process")
       ->check(CLI::IsMember({"auto", "none"}))
+      ->capture_default_str();
+}
+
+}  // namespace
+
+void print_report(const std::string& line) {
+  std::string text = line;
+  std::ranges::replace_if(
+      text, [](unsigned char c) { return std::iscntrl(c) != 0; }, '?');
+  fmt::print(stderr, "coprime: {}\n", text);
+}
+
+void add_world_flags(CLI::App& app, WorldSettings& s) {
+  add(app, "--model", s.model, "the model: a folder with config.json, safetensors and tokenizer.json, or a GGUF file")
+      ->required();
+  add_ranks_flags(app, s.ranks, 1,
+                  "number of ranks, 1 to 16, any of them [as many as come from elsewhere, one at least]");
+  add(app, "--threads", s.threads, "threads a rank; 0 shares the cores out")
+      ->check(in_range(0, 1024))
+      ->capture_default_str();
+  add(app, "--math", s.math, "arithmetic of the matrix products")->check(CLI::IsMember({"f32"}))->capture_default_str();
+  add(app, "--kv", s.kv, "type of cached keys and values")
+      ->check(CLI::IsMember({"f32", "f16", "bf16"}))
+      ->capture_default_str();
+  add(app, "--exact", s.exact, "the same bits at every rank count, batch and chunking; a second exchange a gate");
+  add(app, "--pad-for", s.pad_for, "widen the geometry for this many ranks; 0: as many as run")
+      ->check(in_range(0, 16))
+      ->capture_default_str();
+  add(app, "--mlp-width", s.mlp_width, "padded width of the MLP; 0: by rule")
+      ->check(in_range(int64_t{0}, kMaxCount))
+      ->capture_default_str();
+  add(app, "--prefill-chunk", s.prefill_chunk, "rows of one step at most")
+      ->check(in_range(1, 65536))
       ->capture_default_str();
   add(app, "--isa", s.isa, "limit of the instruction set")
       ->check(CLI::IsMember({"best", "avx512", "avx2", "reference"}))
@@ -145,11 +150,18 @@ void add_logits_flags(CLI::App& app, LogitsSettings& s) {
   add(app, "--out", s.out, "safetensors file to write: `logits`, f32, the ids' shape and the vocabulary")->required();
 }
 
-void add_link_flags(CLI::App& app, LinkSettings& s) {
-  add(app, "--ranks", s.ranks, "number of ranks on this host")->check(in_range(2, kMaxRanks))->capture_default_str();
-  add(app, "--link", s.link, "what joins the ranks; auto: shared memory")
-      ->check(CLI::IsMember({"auto", "shm", "tcp"}))
+void add_bench_flags(CLI::App& app, BenchSettings& s) {
+  add(app, "--prompt-tokens", s.prompt_tokens, "of each sequence")->check(in_range(1, 1 << 20))->capture_default_str();
+  add(app, "--decode-tokens", s.decode_tokens, "of each sequence")->check(in_range(1, 1 << 20))->capture_default_str();
+  add(app, "--batch", s.batch, "sequences side by side")->check(in_range(1, 4096))->capture_default_str();
+  add(app, "--repeat", s.repeat, "measured rounds, after one to warm up")
+      ->check(in_range(1, 1000))
       ->capture_default_str();
+  add(app, "--json", s.json, "one JSON object instead of the table");
+}
+
+void add_link_flags(CLI::App& app, LinkSettings& s) {
+  add_ranks_flags(app, s.ranks, 2, "number of ranks [as many as come from elsewhere, two at least]");
   add(app, "--sizes", s.sizes, "bytes of a vector, with K or M for KiB or MiB [4K,8K,16K,24K,48K,64K,1M,16M]")
       ->delimiter(',');
   add(app, "--repeat", s.repeat, "transfers of each sort up to 64 KiB; fewer of larger ones")
@@ -157,16 +169,13 @@ void add_link_flags(CLI::App& app, LinkSettings& s) {
       ->capture_default_str();
   add(app, "--model", s.model, "also say what a token of this checkpoint costs in gates");
   add(app, "--exact", s.exact, "of --model: in exact mode");
-  add(app, "--gate-timeout-ms", s.gate_timeout_ms, "how long a peer may stand still before it is given up")
-      ->check(in_range(1, DS4_TP_MAX_GATE_TIMEOUT_MS))
-      ->capture_default_str();
   add(app, "--json", s.json, "one JSON object instead of the tables");
 }
 
 void add_rank_flags(CLI::App& app, RankSettings& s) {
   add(app, "--join", s.join, "HOST:PORT where the front listens (--listen)")->required();
   add(app, "--key-file", s.key_file, "key of the world; - reads it from standard input");
-  add(app, "--model", s.model, "directory of the checkpoint on this host [the front's path]");
+  add(app, "--model", s.model, "the model's folder or GGUF file on this host [the front's path]");
   add(app, "--threads", s.threads, "0: as the front says")->check(in_range(0, 1024))->capture_default_str();
   add_verbs_flags(app, s.verbs, " [as the front says]");
   add(app, "--rank", s.rank, "the rank to be; -1: any that is free")
@@ -179,22 +188,22 @@ void add_key_flags(CLI::App& app, KeySettings& s) {
   app.add_option("file", s.file, "a new file, readable by its owner only")->required();
 }
 
-std::optional<LaunchedProcess> WorldSettings::launched() const {
+std::optional<LaunchedProcess> RanksSettings::launched() const {
   if (launcher == "none") return std::nullopt;
   return launched_process([](const char* name) { return std::getenv(name); }, ::getppid());
 }
 
-void WorldSettings::meet_by_pmix() {
+void RanksSettings::meet_by_pmix() {
   if (!listen.empty() || !key_file.empty()) return;
   pmix = PmixJob::join([](const char* name) { return std::getenv(name); });
 }
 
-MeetingPoint WorldSettings::launched_meeting(const LaunchedProcess& job) const {
+MeetingPoint RanksSettings::launched_meeting(const LaunchedProcess& job) const {
   if (!listen.empty()) return {.endpoint = parse_endpoint(listen)};
   return {.socket_name = fmt::format("coprime/{}/{}", ::geteuid(), job.job)};
 }
 
-std::optional<SecretKey> WorldSettings::key() const {
+std::optional<SecretKey> RanksSettings::key() const {
   if (key_file.empty()) return std::nullopt;
   return read_key_file(key_file);
 }
@@ -204,12 +213,12 @@ std::optional<SecretKey> RankSettings::key() const {
   return key_file == "-" ? read_key(0, "standard input") : read_key_file(key_file);
 }
 
-RemoteOptions WorldSettings::remote_options() const {
+RemoteOptions RanksSettings::remote_options() const {
   RemoteOptions result{.ranks = remote, .key = key(), .ssh = ssh, .timeout_ms = join_timeout * 1000};
   if (const auto job = launched()) {
     if (!hosts.empty() || remote != 0)
-      fail(ErrorKind::kUsage, "{} started the ranks: --hosts and --remote have no place there (or --launcher none)",
-           job->launcher);
+      fail(ErrorKind::kUsage,
+           "{} started the ranks: leave --hosts and --remote away, or ignore it with --launcher none", job->launcher);
     if (ranks && *ranks != job->ranks)
       fail(ErrorKind::kUsage, "--ranks {}, and {} started {} processes: leave the flag away", *ranks, job->launcher,
            job->ranks);
@@ -239,26 +248,35 @@ RemoteOptions WorldSettings::remote_options() const {
   return result;
 }
 
+int RanksSettings::count(const RemoteOptions& from_elsewhere, int least) const {
+  const auto job = launched();
+  const int all = job ? job->ranks : ranks.value_or(std::max(from_elsewhere.ranks, least));
+  if (from_elsewhere.ranks > all)
+    fail(ErrorKind::kUsage, "{} ranks are to join a world of {}: raise --ranks", from_elsewhere.ranks, all);
+  return all;
+}
+
+Link RanksSettings::wish() const {
+  for (const Link wish : {Link::kShm, Link::kTcp, Link::kVerbs, Link::kUcx})
+    if (link == link_name(wish)) return wish;
+  return Link::kAuto;
+}
+
 WorldOptions WorldSettings::options() const {
   WorldOptions options;
   options.model = model;
-  options.remote = remote_options();
-  const auto job = launched();
-  const int world = job ? job->ranks : ranks.value_or(std::max(options.remote.ranks, 1));
-  if (options.remote.ranks > world)
-    fail(ErrorKind::kUsage, "{} ranks are to join a world of {}: raise --ranks", options.remote.ranks, world);
-  options.plan = {.ranks = world, .pad_for = pad_for, .mlp_width = mlp_width, .exact = exact};
-  for (const Link wish : {Link::kAuto, Link::kShm, Link::kTcp, Link::kVerbs, Link::kUcx})
-    if (link == link_name(wish)) options.link = wish;
+  options.remote = ranks.remote_options();
+  options.plan = {.ranks = ranks.count(options.remote, 1), .pad_for = pad_for, .mlp_width = mlp_width, .exact = exact};
+  options.link = ranks.wish();
   options.kv_type = kv == "f16" ? DType::kF16 : kv == "bf16" ? DType::kBF16 : DType::kF32;
   options.threads = threads;
   options.isa = {isa == "reference" ? Isa::kReference : isa == "avx2" ? Isa::kAvx2 : Isa::kAvx512};
   options.max_rows = prefill_chunk;
-  options.gate_timeout_ms = gate_timeout_ms;
-  options.port = port;
-  options.verbs = verbs;
+  options.gate_timeout_ms = ranks.gate_timeout_ms;
+  options.port = ranks.port;
+  options.verbs = ranks.verbs;
   options.hash_gates = hash_gates;
-  options.wire_auth = wire_auth;
+  options.wire_auth = ranks.wire_auth;
   options.gate_profile = gate_profile;
   options.gate_trace = gate_trace;
   options.report = print_report;

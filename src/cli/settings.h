@@ -14,15 +14,13 @@
 
 namespace coprime {
 
-// Of the commands that start a world.
-struct WorldSettings {
-  std::string model;
-  std::optional<int> ranks;  // unset: as many as come from elsewhere, one at least
-  int threads = 0, pad_for = 0, prefill_chunk = 256, gate_timeout_ms = 750, port = 0;
-  int64_t mlp_width = 0;
-  std::string link = "auto", math = "f32", kv = "f32", isa = "best";
-  bool exact = false, hash_gates = false, gate_profile = false, gate_trace = false, wire_auth = false;
+// Of every command that starts ranks: how many there are, where they run, what joins them.
+struct RanksSettings {
+  std::optional<int> ranks;  // unset: as many as come from elsewhere, or the command's least
+  std::string link = "auto";
   VerbsChoice verbs;
+  int gate_timeout_ms = 750, port = 0;
+  bool wire_auth = false;
   std::string listen, key_file, hosts, ssh = "ssh", launcher = "auto";
   int remote = 0, join_timeout = 300;
 
@@ -32,11 +30,21 @@ struct WorldSettings {
   void meet_by_pmix();                                              // if it can, and nothing else is set
   MeetingPoint launched_meeting(const LaunchedProcess& job) const;  // where its ranks join without it
   std::optional<SecretKey> key() const;                             // of --key-file
+  RemoteOptions remote_options() const;
+  int count(const RemoteOptions& remote, int least) const;  // of all ranks
+  Link wish() const;
+};
+
+// Of the commands that run a model.
+struct WorldSettings {
+  RanksSettings ranks;
+  std::string model;
+  int threads = 0, pad_for = 0, prefill_chunk = 256;
+  int64_t mlp_width = 0;
+  std::string math = "f32", kv = "f32", isa = "best";
+  bool exact = false, hash_gates = false, gate_profile = false, gate_trace = false;
 
   WorldOptions options() const;  // but for context and sequences, which depend on the request
-
- private:
-  RemoteOptions remote_options() const;
 };
 
 // Of `coprime rank`.
@@ -69,15 +77,24 @@ struct LogitsSettings {
 };
 
 struct LinkSettings {
-  std::string model, link = "auto";
-  int ranks = 2, repeat = 500, gate_timeout_ms = 750;
+  RanksSettings ranks;
+  std::string model;
+  int repeat = 500;
   std::vector<std::string> sizes;  // "16K", "1M", or bytes
   bool exact = false, json = false;
 };
 
+struct BenchSettings {
+  int prompt_tokens = 512, decode_tokens = 128, batch = 1, repeat = 3;
+  bool json = false;
+};
+// A line on standard error. A rank may be another host's: what it says is shown as plain text.
+void print_report(const std::string& line);
+
 void add_world_flags(CLI::App& app, WorldSettings& settings);
 void add_generate_flags(CLI::App& app, GenerateSettings& settings);
 void add_logits_flags(CLI::App& app, LogitsSettings& settings);
+void add_bench_flags(CLI::App& app, BenchSettings& settings);
 void add_link_flags(CLI::App& app, LinkSettings& settings);
 void add_rank_flags(CLI::App& app, RankSettings& settings);
 void add_key_flags(CLI::App& app, KeySettings& settings);

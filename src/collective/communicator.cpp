@@ -119,6 +119,7 @@ void Communicator::reduce_at_all(Device& device, const GateEntry& gate, int rows
   exchange_->publish(next_entry_, bytes, incoming_from_all(bytes));
   statistics_.bytes += bytes;
   end_phase(GatePhase::kPublish, bytes);
+  device.expect_add_norm(epilogue.residual, epilogue.norm_weight);
   const auto views = exchange_->wait();
   end_phase(GatePhase::kWait, bytes);
   for (size_t peer = 0; peer < views.size(); ++peer) terms_[peer] = matrix(gate, views[peer]);

@@ -27,6 +27,7 @@ enum class OrderClass : uint8_t {
   kSequentialFma,  // acc = fma(w[k], x[k], acc) for k ascending, from +0
   kPlain,          // reference/: the same order with the C library's exp
   kLanes,          // cpu/: the order that device/cpu states, with its own exp
+  kIntegerBlocks,  // integer sums of 32 columns, then f32, as device/cpu/quant/quant_kernels.h states
 };
 
 // What the packed form of a weight is for.
@@ -69,8 +70,8 @@ class Device {
   virtual ~Device() = default;
 
   // A sink that packs local rows as they come into `weight`, whose name, rows and columns are set. `type` is the
-  // file's. kLinear keeps BF16, F16 and F32 as they are; kVector widens to float (adding `offset` to every value: 1 for
-  // 1+w norms).
+  // file's. kLinear keeps BF16, F16, F32 and blocks as they are; kVector widens to float (adding `offset` to every
+  // value: 1 for 1+w norms).
   virtual std::unique_ptr<WeightSink> pack(Weight& weight, DType type, WeightUse use, float offset = 0) = 0;
 
   // out = +0. Replicated.
@@ -93,6 +94,9 @@ class Device {
   // residual += ((terms[0] + terms[1]) + terms[2]) + ...; then, if weight is given, normed = rms_norm(residual). A
   // gate's epilogue. Replicated: plain additions in the order of `terms`.
   virtual void add_norm(std::span<const View> terms, View residual, const float* weight, float eps, View normed) = 0;
+
+  // A hint, given while the terms are on their way: add_norm() of these comes next.
+  virtual void expect_add_norm(View /*residual*/, const float* /*weight*/) {}
 
   // out = ((terms[0] + terms[1]) + terms[2]) + ... Replicated.
   virtual void sum(std::span<const View> terms, View out) = 0;

@@ -1,11 +1,13 @@
 #include "device/packing.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 
 #include "base/check.h"
 #include "base/error.h"
 #include "base/number_formats.h"
+#include "tensor/block_formats.h"
 
 namespace coprime {
 namespace {
@@ -32,6 +34,10 @@ float element_to_float(DType type, const std::byte* data, int64_t index) {
   return 0;
 }
 
+Layout layout_of(DType type) {
+  return is_block(type) ? Layout::kRowMajor : type == DType::kBF16 ? Layout::kTile16Pairs : Layout::kTile16;
+}
+
 // Index of an element in the layouts of tiles.
 int64_t tile_index(Layout layout, int64_t columns, int64_t row, int64_t column) {
   const int64_t tile = row / kTileRows, lane = row % kTileRows;
@@ -44,11 +50,12 @@ class PackingSink final : public WeightSink {
  public:
   PackingSink(Weight& weight, DType type, WeightUse use, float offset)
       : num_rows_(weight.rows), columns_(weight.columns), type_(type), use_(use), offset_(offset) {
-    if (!is_float(type)) {
-      fail(ErrorKind::kModel, "{}: elements of type {}; F32, F16 and BF16 are supported", weight.name,
+    if (!is_float(type) && !is_block(type)) {
+      fail(ErrorKind::kModel, "{}: elements of type {}; F32, F16, BF16 and GGUF's blocks are supported", weight.name,
            dtype_name(type));
     }
-    COPRIME_CHECK(num_rows_ >= 0 && columns_ >= 0, "{}: {} x {}", weight.name, num_rows_, columns_);
+    COPRIME_CHECK(num_rows_ >= 0 && columns_ >= 0 && columns_ % block_shape(type).elements == 0, "{}: {} x {} of {}",
+                  weight.name, num_rows_, columns_, dtype_name(type));
     Component component;
     component.role = ComponentRole::kValues;
     if (use == WeightUse::kVector) {
@@ -58,7 +65,7 @@ class PackingSink final : public WeightSink {
     } else {
       COPRIME_CHECK(offset == 0, "{}: an offset of {} on a matrix", weight.name, offset);
       component.type = type;
-      component.layout = type == DType::kBF16 ? Layout::kTile16Pairs : Layout::kTile16;
+      component.layout = layout_of(type);
       component.bytes = Buffer(static_cast<size_t>(tiles_of(num_rows_) * tile_bytes(type, columns_)));
     }
     layout_ = component.layout;
@@ -69,13 +76,18 @@ class PackingSink final : public WeightSink {
   void rows(int64_t first, int64_t count, std::span<const std::byte> bytes) override {
     COPRIME_CHECK(first == next_row_ && count >= 0 && first + count <= num_rows_, "rows {}+{} after {} of {}", first,
                   count, next_row_, num_rows_);
-    const int64_t row_bytes = columns_ * dtype_bytes(type_);
+    const int64_t row_bytes = packed_row_bytes(type_, columns_);
     COPRIME_CHECK(static_cast<int64_t>(bytes.size()) == count * row_bytes, "{} bytes for {} rows of {}", bytes.size(),
                   count, row_bytes);
     next_row_ = first + count;
     if (use_ == WeightUse::kVector) {
       auto* out = reinterpret_cast<float*>(data_) + first * columns_;
-      for (int64_t i = 0; i < count * columns_; ++i) out[i] = element_to_float(type_, bytes.data(), i) + offset_;
+      dequantize(type_, bytes.data(), count * columns_ / block_shape(type_).elements, out);
+      for (int64_t i = 0; i < count * columns_; ++i) out[i] += offset_;
+      return;
+    }
+    if (layout_ == Layout::kRowMajor) {
+      std::memcpy(data_ + first * row_bytes, bytes.data(), bytes.size());
       return;
     }
     for (int64_t done = 0; done < count;) {  // one tile's rows at a time
@@ -116,9 +128,14 @@ class PackingSink final : public WeightSink {
 
 }  // namespace
 
+int64_t packed_row_bytes(DType type, int64_t columns) {
+  const BlockShape block = block_shape(type);
+  return columns / block.elements * block.bytes;
+}
+
 int64_t tile_bytes(DType type, int64_t columns) {
   const int64_t held = type == DType::kBF16 ? (columns + 1) / 2 * 2 : columns;
-  return held * kTileRows * dtype_bytes(type);
+  return kTileRows * packed_row_bytes(type, held);
 }
 
 std::unique_ptr<WeightSink> make_packing_sink(Weight& weight, DType type, WeightUse use, float offset) {
@@ -126,14 +143,58 @@ std::unique_ptr<WeightSink> make_packing_sink(Weight& weight, DType type, Weight
 }
 
 float packed_value(const Component& values, int64_t columns, int64_t row, int64_t column) {
-  const int64_t index =
-      values.layout == Layout::kRowMajor ? row * columns + column : tile_index(values.layout, columns, row, column);
-  return element_to_float(values.type, values.bytes.data(), index);
+  if (values.layout == Layout::kRowMajor) {
+    const BlockShape block = block_shape(values.type);
+    std::array<float, 256> elements;
+    dequantize(
+        values.type,
+        values.bytes.data() + row * packed_row_bytes(values.type, columns) + column / block.elements * block.bytes, 1,
+        elements.data());
+    return elements[static_cast<size_t>(column % block.elements)];
+  }
+  return element_to_float(values.type, values.bytes.data(), tile_index(values.layout, columns, row, column));
+}
+
+void dequantize_row(const Component& values, int64_t columns, int64_t row, float* out) {
+  if (values.layout == Layout::kRowMajor) {
+    dequantize(values.type, values.bytes.data() + row * packed_row_bytes(values.type, columns),
+               columns / block_shape(values.type).elements, out);
+  } else {
+    for (int64_t c = 0; c < columns; ++c) out[c] = packed_value(values, columns, row, c);
+  }
+}
+
+void dequantize_tile(const Component& values, int64_t columns, int64_t row, int64_t rows, float* out) {
+  constexpr int64_t kChunk = 256;  // whole blocks of every type
+  const BlockShape block = block_shape(values.type);
+  const int64_t row_bytes = packed_row_bytes(values.type, columns);
+  std::array<float, kChunk * kTileRows> chunk{};  // rows that are not there stay zero
+  for (int64_t begin = 0; begin < columns; begin += kChunk) {
+    const int64_t count = std::min(kChunk, columns - begin);
+    for (int64_t r = 0; r < rows; ++r) {
+      dequantize(values.type, values.bytes.data() + (row + r) * row_bytes + begin / block.elements * block.bytes,
+                 count / block.elements, chunk.data() + r * kChunk);
+    }
+    for (int64_t c = 0; c < count; ++c) {
+      for (int64_t r = 0; r < kTileRows; ++r)
+        out[(begin + c) * kTileRows + r] = chunk[static_cast<size_t>(r * kChunk + c)];
+    }
+  }
+}
+
+void place_inputs(const Weight& weight, const float* x, float* held) {
+  std::fill_n(held, weight.columns, 0.0f);
+  for (const ColumnRun& run : weight.inputs->runs) std::copy_n(x + run.input, run.count, held + run.held);
 }
 
 void unpack_row(const Component& values, int64_t columns, int64_t row, float* out) {
   const auto* words = values.bytes.as<const float>();
   const auto* halves = values.bytes.as<const uint16_t>();
+  if (values.layout == Layout::kRowMajor) {
+    dequantize_row(values, columns, row, out);
+    for (int64_t c = 0; c < columns; ++c) out[c] += 0.0f;
+    return;
+  }
   switch (values.type) {
     case DType::kBF16:
       for (int64_t c = 0; c < columns; ++c)
@@ -151,9 +212,8 @@ void unpack_row(const Component& values, int64_t columns, int64_t row, float* ou
 
 const Component& linear_values(const Weight& weight) {
   const Component* values = weight.find(ComponentRole::kValues);
-  COPRIME_CHECK(values != nullptr && is_float(values->type), "{}: no values", weight.name);
-  const Layout layout = values->type == DType::kBF16 ? Layout::kTile16Pairs : Layout::kTile16;
-  COPRIME_CHECK(values->layout == layout, "{}: not packed for linear()", weight.name);
+  COPRIME_CHECK(values != nullptr && (is_float(values->type) || is_block(values->type)), "{}: no values", weight.name);
+  COPRIME_CHECK(values->layout == layout_of(values->type), "{}: not packed for linear()", weight.name);
   COPRIME_CHECK(
       static_cast<int64_t>(values->bytes.size()) >= tiles_of(weight.rows) * tile_bytes(values->type, weight.columns),
       "{}: {} bytes for {} x {}", weight.name, values->bytes.size(), weight.rows, weight.columns);

@@ -1,6 +1,7 @@
 // How a weight lies in a host device's memory. Owns the packing sink and the accessor that both host devices read
 // through; the layouts themselves are declared in tensor/weight.h. Refuses element types that no kernel computes with.
-// Invariant: rows past the last one of a tile, and the odd column past the last one of a pair, are zero.
+// Invariant: rows past the last one of a tile, and the odd column past the last one of a pair, are zero (of blocks:
+// their bytes).
 #pragma once
 
 #include <memory>
@@ -15,15 +16,25 @@ constexpr int kTileRows = 16;
 
 constexpr int64_t tiles_of(int64_t rows) { return (rows + kTileRows - 1) / kTileRows; }
 
-// Bytes of one tile of 16 rows.
+// Bytes of a row of `columns` elements, whole blocks, as a file has them; of one tile of 16 rows.
+int64_t packed_row_bytes(DType type, int64_t columns);
 int64_t tile_bytes(DType type, int64_t columns);
 
 // Device::pack() of the host devices. Adds the component kValues to `weight` and fills it as rows arrive.
-// Error(kModel) when `type` is none of F32, F16 and BF16.
+// Error(kModel) when `type` is none of F32, F16, BF16 and the block types.
 std::unique_ptr<WeightSink> make_packing_sink(Weight& weight, DType type, WeightUse use, float offset);
 
 // One element of packed values, as float: exact for every type.
 float packed_value(const Component& values, int64_t columns, int64_t row, int64_t column);
+
+// One row, as float.
+void dequantize_row(const Component& values, int64_t columns, int64_t row, float* out);
+
+// `rows` rows of blocks from `row` on as a tile of F32: [columns][16], with zeros for rows that are not there.
+void dequantize_tile(const Component& values, int64_t columns, int64_t row, int64_t rows, float* out);
+
+// A row of x as a weight with an input map wants it: weight.columns floats.
+void place_inputs(const Weight& weight, const float* x, float* held);
 
 // One row of a linear weight, widened, + 0.0f (so that a negative zero becomes positive, as embed() asks).
 void unpack_row(const Component& values, int64_t columns, int64_t row, float* out);

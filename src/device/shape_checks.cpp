@@ -33,9 +33,9 @@ void check_embed(const Weight& table, std::span<const int32_t> ids, View out) {
 void check_linear(View x, std::span<const LinearTask> tasks) {
   for (const LinearTask& task : tasks) {
     const Weight& weight = *task.weight;
-    COPRIME_CHECK(weight.columns == x.columns && task.y.rows == x.rows && task.y.columns == weight.rows,
-                  "{}: {} x {} by {} x {} into {} x {}", weight.name, x.rows, x.columns, weight.rows, weight.columns,
-                  task.y.rows, task.y.columns);
+    COPRIME_CHECK(weight.input_columns() == x.columns && task.y.rows == x.rows && task.y.columns == weight.rows,
+                  "{}: {} x {} by {} x {} into {} x {}", weight.name, x.rows, x.columns, weight.rows,
+                  weight.input_columns(), task.y.rows, task.y.columns);
   }
 }
 

@@ -55,7 +55,7 @@ Facts collect_facts(const Checkpoint& checkpoint, const ShardPlan& plan, const G
       {"layers, hidden size and vocabulary", fmt::format("{}, {}, {}", shape.layers, shape.hidden, shape.vocab), files},
       {"hash of the tensors' headers", hex(headers_hash(checkpoint)), files},
       {"hash of the tensors' first blocks", hex(blocks_hash(checkpoint, progress)), files},
-      {"hash of the shard plan", hex(plan.hash()), "give all ranks the same config.json, and " + program},
+      {"hash of the shard plan", hex(plan.hash()), "give all ranks the same model files, and " + program},
       {"hash of the gate schedule", hex(schedule_hash(schedule)), program},
       {"settings", settings, program},
   };

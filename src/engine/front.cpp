@@ -7,31 +7,26 @@
 #include "checkpoint/checkpoint.h"
 #include "model/gates.h"
 #include "trace/clock_id.h"
-#include "transport/mesh.h"
-#include "transport/secret_key.h"
 
 namespace coprime {
 namespace {
 
-// The ranks' own deadlines pass first, and say more.
+// Beyond the ranks' own deadlines, which pass first and say more.
 constexpr int kFrontsPatienceMs = 1000;
-
-std::string hex(const WorldId& id) {
-  std::string text;
-  for (std::byte byte : id) text += fmt::format("{:02x}", static_cast<unsigned>(byte));
-  return text;
-}
+// Once a rank has failed, the others know within some milliseconds: so long may one of them neither move nor report.
+constexpr int kAfterFailureMs = 500;
 
 }  // namespace
 
 Front::Front(const WorldOptions& options)
     : options_(options),
       plan_(read_model_shape(options.model), options.plan),
+      schedule_(make_decode_schedule(plan_, options.max_rows)),
       pages_per_sequence_(static_cast<int>((options.context + kPageTokens - 1) / kPageTokens)) {
   const Checkpoint checkpoint = Checkpoint::open(options.model);
   check_checkpoint(checkpoint, plan_);  // one clear error, before anything is started
-  largest_slot_bytes(schedule());       // likewise
-  if (options_.remote.ranks > 0) facts_ = collect_facts(checkpoint, plan_, schedule(), {}, [] {});
+  largest_slot_bytes(schedule_);        // likewise
+  if (options_.remote.ranks > 0) facts_ = collect_facts(checkpoint, plan_, schedule_, {}, [] {});
   world_ = std::make_unique<World>(plan_.ranks(), options_.launch, options_.remote, options_.report);
   try {
     start();
@@ -44,35 +39,29 @@ Front::~Front() {
   if (world_) world_->stop({});
 }
 
-GateSchedule Front::schedule() const { return make_decode_schedule(plan_, options_.max_rows); }
+int Front::patience_ms() const { return options_.gate_timeout_ms + kFrontsPatienceMs; }
 
 void Front::start() {
-  const RemoteOptions& remote = options_.remote;
   RankStart start{.model = options_.model.string(),
                   .plan = options_.plan,
                   .kv_type = options_.kv_type,
-                  .threads = options_.threads,
                   .max_rows = options_.max_rows,
                   .pages = pages_per_sequence_ * options_.sequences,
                   .slots = options_.sequences,
                   .sequences = options_.sequences,
-                  .gate_timeout_ms = options_.gate_timeout_ms,
-                  .port = options_.port,
-                  .world = hex(make_world_id()),
                   .hash_gates = options_.hash_gates,
-                  .wire_auth = options_.wire_auth,
                   .gate_profile = options_.gate_profile,
-                  .gate_trace = options_.gate_trace,
-                  .verbs = options_.verbs,
-                  .ucx = options_.link == Link::kUcx};
-  const std::string key = to_hex(remote.key ? *remote.key : make_secret_key());
-  const std::string front_host = remote.meet.endpoint.host.empty() ? "127.0.0.1" : remote.meet.endpoint.host;
+                  .gate_trace = options_.gate_trace};
+  const std::vector<LinkStart> links = link_starts(*world_, options_.remote,
+                                                   {.threads = options_.threads,
+                                                    .gate_timeout_ms = options_.gate_timeout_ms,
+                                                    .port = options_.port,
+                                                    .wire_auth = options_.wire_auth,
+                                                    .verbs = options_.verbs,
+                                                    .ucx = options_.link == Link::kUcx});
   for (int rank = 0; rank < plan_.ranks(); ++rank) {
-    start.rank = rank;
+    start.links = links[static_cast<size_t>(rank)];
     start.isa = options_.isa[std::min(static_cast<size_t>(rank), options_.isa.size() - 1)];
-    // An operator's key is never sent to a rank that joined with it.
-    start.key = world_->is_local(rank) || !remote.key ? key : std::string();
-    start.listen_host = world_->host(rank).empty() ? front_host : std::string();
     world_->send_json(rank, MessageType::kStart, start);
   }
   for (const Message& message : world_->collect(MessageType::kFacts, "while reading the model's headers"))
@@ -107,8 +96,7 @@ void Front::end_world(const Error& error) {
 }
 
 void Front::fail_step(const std::vector<RankReport>& reports, const std::string& doing) {
-  const int patience_ms = options_.gate_timeout_ms + kFrontsPatienceMs;
-  const Error error = *world_->explain(reports, doing, patience_ms, epoch_);
+  const Error error = *world_->explain(reports, doing, patience_ms(), epoch_);
   const bool all_there = std::ranges::all_of(reports, [](const RankReport& report) {
     return report.kind == RankReport::Kind::kMessage || report.kind == RankReport::Kind::kFailed;
   });
@@ -131,9 +119,8 @@ const std::vector<RowLogits>& Front::step(StepBatch& batch) {
   const std::vector<std::byte> bytes = encode(batch);
   const std::string doing = fmt::format("in step {}", batch.step);
   for (int rank = 0; rank < plan_.ranks(); ++rank) world_->send(rank, MessageType::kStep, bytes);
-  const int patience_ms = options_.gate_timeout_ms + kFrontsPatienceMs;
   const std::vector<RankReport> reports = world_->listen(
-      MessageType::kResult, {.quiet_ms = patience_ms, .after_failure_ms = patience_ms, .for_movers = true});
+      MessageType::kResult, {.quiet_ms = patience_ms(), .after_failure_ms = kAfterFailureMs, .for_movers = true});
   const auto is_result = [](const RankReport& report) { return report.kind == RankReport::Kind::kMessage; };
   if (!std::ranges::all_of(reports, is_result)) fail_step(reports, doing);
   std::vector<StepResult> results;
@@ -163,7 +150,7 @@ void Front::merge(const std::vector<StepResult>& results, const StepBatch& batch
     for (size_t gate = 0; gate < result.gate_hashes.size(); ++gate) {
       if (result.gate_hashes[gate] != results[0].gate_hashes.at(gate)) {
         fail(ErrorKind::kInternal, "ranks 0 and {} hold different bits after step {}, {}", rank, batch.step,
-             gate_text(schedule().at(gate)));
+             gate_text(schedule_.at(gate)));
       }
     }
     compute_us += result.compute_us;

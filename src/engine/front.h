@@ -64,8 +64,7 @@ class Front {
   const ShardPlan& plan() const { return plan_; }
   const WorldOptions& options() const { return options_; }
   const std::vector<RankReady>& ranks() const { return ready_; }
-  GateSchedule schedule() const;
-  int gates_per_step() const { return static_cast<int>(schedule().size()); }
+  const GateSchedule& schedule() const { return schedule_; }  // of a step
   pid_t process(int rank) const { return world_ ? world_->process(rank) : 0; }
   const WorldStatistics& statistics() const { return statistics_; }
   const LinkNames& links() const { return links_.names; }
@@ -87,6 +86,7 @@ class Front {
  private:
   void start();
   void check_agreement() const;
+  int patience_ms() const;  // with ranks that stand still in a step
   [[noreturn]] void fail_step(const std::vector<RankReport>& reports, const std::string& doing);
   [[noreturn]] void end_world(const Error& error);
   void keep_trace(std::vector<StepResult>& results, int64_t begin_ns);
@@ -94,6 +94,7 @@ class Front {
 
   WorldOptions options_;
   ShardPlan plan_;
+  GateSchedule schedule_;
   int pages_per_sequence_ = 0;
   std::unique_ptr<World> world_;  // null: it has ended
   std::optional<Error> ended_by_;

@@ -6,10 +6,8 @@
 #include "base/error.h"
 
 namespace coprime {
-namespace {
 
-// One sequence's rows of a step. Its pages are a fixed run of the pool: given with its first rows.
-SequenceRows rows_of(const Front& front, int sequence, int64_t start, int64_t rows, RowsKind kind) {
+SequenceRows sequence_rows(const Front& front, int sequence, int64_t start, int64_t rows, RowsKind kind) {
   SequenceRows result{.sequence = sequence,
                       .kind = kind,
                       .start = start,
@@ -25,8 +23,6 @@ SequenceRows rows_of(const Front& front, int sequence, int64_t start, int64_t ro
   }
   return result;
 }
-
-}  // namespace
 
 Generation generate(Front& front, const GenerationRequest& request, const std::function<bool(int32_t)>& on_token) {
   const auto prompt = static_cast<int64_t>(request.prompt.size());
@@ -53,7 +49,7 @@ Generation generate(Front& front, const GenerationRequest& request, const std::f
     }
     const bool prefill = position < prompt;
     const int64_t rows = prefill ? std::min(chunk, prompt - position) : 1;
-    batch.sequences[0] = rows_of(front, 0, position, rows, prefill ? RowsKind::kPrefill : RowsKind::kDecode);
+    batch.sequences[0] = sequence_rows(front, 0, position, rows, prefill ? RowsKind::kPrefill : RowsKind::kDecode);
     if (prefill) {
       batch.ids.assign(request.prompt.begin() + position, request.prompt.begin() + position + rows);
     } else {
@@ -114,7 +110,7 @@ std::vector<float> teacher_forced_logits(Front& front, std::span<const int32_t> 
       step.sequences.clear();
       step.ids.clear();
       for (int64_t s = 0; s < sequences; ++s) {
-        step.sequences.push_back(rows_of(front, static_cast<int>(s), start, rows, RowsKind::kPrefill));
+        step.sequences.push_back(sequence_rows(front, static_cast<int>(s), start, rows, RowsKind::kPrefill));
         for (int32_t row = 0; row < rows; ++row) step.sequences.back().logits.push_back({row, 0});
         const auto from = ids.begin() + (first + s) * length + start;
         step.ids.insert(step.ids.end(), from, from + rows);

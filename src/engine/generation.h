@@ -32,6 +32,10 @@ struct Generation {
   std::vector<StepTrace> traces;
 };
 
+// One sequence's rows of a step, the first of them at position `start`. The sequence's pages are a fixed run of the
+// pool, given with its first rows; its state stays in one slot.
+SequenceRows sequence_rows(const Front& front, int sequence, int64_t start, int64_t rows, RowsKind kind);
+
 // Error(kUsage) for an empty prompt, or one that leaves no room in `front`'s context. `on_token` returns false to end
 // the text (a stop string).
 Generation generate(Front& front, const GenerationRequest& request, const std::function<bool(int32_t)>& on_token = {});

@@ -37,6 +37,7 @@ struct JoinOptions {
   bool again = true;         // join again when a world has ended or refused for the moment
   int timeout_ms = 300'000;  // without `again`: how long the front may be unreachable
   std::function<void(const std::string&)> report;
+  MeasuringService measure;  // see RankPlacement
 };
 
 // Returns how the (last) service ended; with `again` only for what coming back will not mend. Error(kLink) when the

@@ -59,11 +59,10 @@ void Launcher::start_process(int rank, Channel rank_end, int progress_fd, const 
 }
 
 void Launcher::start_thread(Channel rank_end, int progress_fd, const LaunchOptions& options) {
-  threads_.emplace_back(
-      [control = std::move(rank_end), progress = duplicate(progress_fd), hooks = options.hooks]() mutable {
-        const auto page = std::make_shared<const ProgressPage>(ProgressPage::attach(std::move(progress)));
-        run_rank(control, page, {.hooks = hooks});
-      });
+  threads_.emplace_back([control = std::move(rank_end), progress = duplicate(progress_fd), options]() mutable {
+    const auto page = std::make_shared<const ProgressPage>(ProgressPage::attach(std::move(progress)));
+    run_rank(control, page, {.hooks = options.hooks, .measure = options.measure});
+  });
 }
 
 Launcher::~Launcher() {
@@ -115,13 +114,13 @@ bool Launcher::wait_all(int timeout_ms) {
   return true;
 }
 
-int rank_process_main() {
+int rank_process_main(const MeasuringService& measure) {
   for (int fd : {kControlFd, kProgressFd}) {
     if (::fcntl(fd, F_GETFD) < 0) return exit_code(ErrorKind::kUsage);
   }
   Channel control{UniqueFd(kControlFd)};
   const auto progress = std::make_shared<const ProgressPage>(ProgressPage::attach(UniqueFd(kProgressFd)));
-  run_rank(control, progress, {});
+  run_rank(control, progress, {.measure = measure});
   return 0;
 }
 

@@ -21,7 +21,8 @@ enum class RanksAs : uint8_t { kProcesses, kThreads };
 struct LaunchOptions {
   RanksAs as = RanksAs::kProcesses;
   std::filesystem::path program = "/proc/self/exe";  // what a rank's process executes, with the argument kLocalRank
-  RankHooks hooks;                                   // threads only
+  RankHooks hooks;                                   // threads only, as what follows
+  MeasuringService measure;                          // see RankPlacement
 };
 
 class Launcher {
@@ -62,6 +63,6 @@ class Launcher {
 inline constexpr std::string_view kLocalRank = "local-rank";
 
 // The rank's side of a process: descriptors 3 (control) and 4 (progress).
-int rank_process_main();
+int rank_process_main(const MeasuringService& measure = {});
 
 }  // namespace coprime

@@ -9,34 +9,39 @@ using nlohmann::json;
 
 // One list of fields for both directions: `field` writes to or reads from the object.
 template <class Field, class T>
-void visit(Field&& field, T& value) requires std::same_as<std::remove_const_t<T>, RankStart> {
-  field("model", value.model);
-  field("ranks", value.plan.ranks);
-  field("pad_for", value.plan.pad_for);
-  field("mlp_width", value.plan.mlp_width);
-  field("mlp_unit", value.plan.mlp_unit);
-  field("exact", value.plan.exact);
-  field("dummies", value.plan.dummies);
+void visit(Field&& field, T& value) requires std::same_as<std::remove_const_t<T>, LinkStart> {
   field("rank", value.rank);
-  field("kv_type", value.kv_type);
+  field("ranks", value.ranks);
   field("threads", value.threads);
-  field("isa", value.isa);
-  field("max_rows", value.max_rows);
-  field("pages", value.pages);
-  field("slots", value.slots);
-  field("sequences", value.sequences);
   field("gate_timeout_ms", value.gate_timeout_ms);
   field("port", value.port);
   field("listen_host", value.listen_host);
   field("world", value.world);
   field("key", value.key);
-  field("hash_gates", value.hash_gates);
   field("wire_auth", value.wire_auth);
-  field("gate_profile", value.gate_profile);
-  field("gate_trace", value.gate_trace);
   field("verbs_device", value.verbs.device);
   field("verbs_gid", value.verbs.gid_index);
   field("ucx", value.ucx);
+}
+
+template <class Field, class T>
+void visit(Field&& field, T& value) requires std::same_as<std::remove_const_t<T>, RankStart> {
+  visit(field, value.links);
+  field("model", value.model);
+  field("pad_for", value.plan.pad_for);
+  field("mlp_width", value.plan.mlp_width);
+  field("mlp_unit", value.plan.mlp_unit);
+  field("exact", value.plan.exact);
+  field("dummies", value.plan.dummies);
+  field("kv_type", value.kv_type);
+  field("isa", value.isa);
+  field("max_rows", value.max_rows);
+  field("pages", value.pages);
+  field("slots", value.slots);
+  field("sequences", value.sequences);
+  field("hash_gates", value.hash_gates);
+  field("gate_profile", value.gate_profile);
+  field("gate_trace", value.gate_trace);
 }
 
 template <class Field, class T>
@@ -53,6 +58,7 @@ void visit(Field&& field, T& value) requires std::same_as<std::remove_const_t<T>
   field("port", value.port);
   field("no_verbs", value.no_verbs);
   field("no_ucx", value.no_ucx);
+  field("cores", value.cores);
 }
 
 template <class Field, class T>
@@ -92,6 +98,7 @@ template <class Field, class T>
 void visit(Field&& field, T& value) requires std::same_as<std::remove_const_t<T>, RankReady> {
   field("order", value.order);
   field("device", value.device);
+  field("step_bytes", value.step_bytes);
   field("weight_bytes", value.weight_bytes);
   field("cache_bytes", value.cache_bytes);
   field("resident_bytes", value.resident_bytes);
@@ -167,6 +174,7 @@ T from_json(std::string_view text) {
   }
 }
 
+template std::string to_json(const LinkStart&);
 template std::string to_json(const RankStart&);
 template std::string to_json(const RankFacts&);
 template std::string to_json(const RankGroup&);
@@ -175,6 +183,7 @@ template std::string to_json(const LinkTable&);
 template std::string to_json(const LinkReport&);
 template std::string to_json(const RankReady&);
 template std::string to_json(const RankFailure&);
+template LinkStart from_json(std::string_view);
 template RankStart from_json(std::string_view);
 template RankFacts from_json(std::string_view);
 template RankGroup from_json(std::string_view);

@@ -31,26 +31,37 @@ enum class MessageType : uint32_t {
   kStop,        // front to rank: end; the reason as text, if it is not that all is done
   kFailure,     // rank to front: RankFailure. The rank ends
   kReport,      // rank to front: a line for a person, at any time
+  // Of a front that measures links. kMeasure takes the place of kStart and is answered by kFacts without facts; links
+  // are made as for an engine, kStepFailed says that they were not.
+  kMeasure,      // front to rank: LinkStart
+  kTrial,        // front to rank: TrialStart (tools/link_trial.h). New links come next
+  kBeginTrial,   // front to rank: all have their links
+  kTrialReport,  // rank to front: TrialReport
 };
 
-struct RankStart {
-  std::string model;  // directory on the front's host
-  PlanOptions plan;
-  int rank = 0;
-  DType kv_type = DType::kF32;
+// How a rank of a world is to meet the others.
+struct LinkStart {
+  int rank = 0, ranks = 1;
   int threads = 0;  // 0: the cores of its host shared out
-  Isa isa = Isa::kAvx512;
-  int max_rows = 1, pages = 0, slots = 0, sequences = 1;
   int gate_timeout_ms = 750;
   int port = 0;             // rank r listens on port + r; 0: any
   std::string listen_host;  // where; empty: at the address from which it reached the front
   std::string world;        // its id, 16 bytes in hexadecimal
   std::string key;          // in hexadecimal; empty: the rank's operator gave it
-  bool hash_gates = false;
   bool wire_auth = false;
-  bool gate_profile = false, gate_trace = false;
   VerbsChoice verbs;  // for ranks whose operator makes none
   bool ucx = false;   // --link ucx: UCX is to be looked for
+};
+
+struct RankStart {
+  LinkStart links;
+  std::string model;  // folder or GGUF file on the front's host
+  PlanOptions plan;   // its ranks are the links'
+  DType kv_type = DType::kF32;
+  Isa isa = Isa::kAvx512;
+  int max_rows = 1, pages = 0, slots = 0, sequences = 1;
+  bool hash_gates = false;
+  bool gate_profile = false, gate_trace = false;
 };
 
 struct RankFacts {
@@ -59,6 +70,7 @@ struct RankFacts {
   int port = 0;          // where it listens for its peers; 0: it is alone
   std::string no_verbs;  // why it has no RDMA device; empty: it has opened one
   std::string no_ucx;    // likewise of UCX
+  int cores = 1;         // that it may use
 };
 
 // The first half of making links: who is to share memory.
@@ -75,7 +87,7 @@ struct GroupResult {
 // The second half: what joins this rank to each other.
 struct LinkTable {
   struct Peer {
-    Link link = Link::kAuto;  // kAuto: the rank itself
+    Link link = Link::kAuto;  // kAuto: the rank itself, or one that it is not joined to
     std::string host;         // empty: as the rank reaches the front
     int port = 0;
   };
@@ -83,14 +95,16 @@ struct LinkTable {
   bool windowed = false;    // some pair of the world has a link that needs windows of posted receives
 };
 struct LinkReport {
-  std::vector<std::string> names;     // by rank: "shm", "tcp", "verbs RC"; "none" for the rank itself
-  std::vector<std::string> details;   // by rank: of a link that has some: device, addresses, depths
-  std::vector<std::string> refusals;  // by rank: why it is TCP in place of the table's link; empty: it is the table's
+  // By rank. "shm", "tcp", "verbs RC"; "none" for the rank itself and who is not joined.
+  std::vector<std::string> names;
+  std::vector<std::string> details;   // of a link that has some: device, addresses, depths
+  std::vector<std::string> refusals;  // why it is TCP in place of the table's link; empty: it is the table's
 };
 
 struct RankReady {
   std::string order;  // the classes of its kernels: the same on every rank in exact mode
   std::string device;
+  int64_t step_bytes = 0;                                         // of the weights, those that every step reads
   int64_t weight_bytes = 0, cache_bytes = 0, resident_bytes = 0;  // resident: the process's anonymous memory
   std::string tally;
   std::vector<std::string> unused;

@@ -1,6 +1,9 @@
-// One rank, as a process or a thread: it tells what it holds, joins the gates, loads its shard, and runs the steps that
-// the front sends until the front says stop or is gone. A step that fails ends neither the rank nor the world: the rank
-// reports it and waits for new links. It never prints; what goes wrong travels to the front as a message.
+// One rank, as a process or a thread. What it serves is the front's choice, by its first message: an engine, or the
+// measuring of links (tools/link_member.h). It never prints; what goes wrong travels to the front as a message.
+//
+// In an engine it tells what it holds, joins the gates, loads its shard, and runs the steps that the front sends until
+// the front says stop or is gone. A step that fails ends neither the rank nor the world: the rank reports it and waits
+// for new links.
 #pragma once
 
 #include <filesystem>
@@ -23,6 +26,12 @@ struct RankHooks {
   SinkFilter filter;
 };
 
+class FrontLine;
+struct RankPlacement;
+// Serves a front that measures links; `start` is its first message. Ends by what FrontLine throws, or by its own Error.
+using MeasuringService = std::function<void(FrontLine& front, const Message& start, std::shared_ptr<const ProgressPage>,
+                                            const RankPlacement&)>;
+
 // Where a rank runs, and what its own operator decides.
 struct RankPlacement {
   std::string front_host = "127.0.0.1";            // by which it reaches the front's host
@@ -33,6 +42,8 @@ struct RankPlacement {
   VerbsChoice verbs;                               // none made: the front's
   std::function<void(const std::string&)> report;  // told of each step that fails, at once; may be empty
   RankHooks hooks;
+  MeasuringService
+      measure;  // lies above this folder, and is given by who starts the rank; empty: such fronts are refused
 };
 
 // How a rank's service ended.

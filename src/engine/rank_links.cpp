@@ -1,6 +1,9 @@
 #include "engine/rank_links.h"
 
+#include <algorithm>
+
 #include "base/error.h"
+#include "base/hex.h"
 #include "transport/authenticated_queue_pair.h"
 #include "transport/shm/region_handoff.h"
 #include "transport/tcp/tcp_queue_pair.h"
@@ -14,35 +17,33 @@ constexpr int kConnectTimeoutMs = 10'000;
 
 WorldId world_id_from_hex(const std::string& text) {
   WorldId id{};
-  if (text.size() != 2 * id.size() || text.find_first_not_of("0123456789abcdef") != std::string::npos)
-    fail(ErrorKind::kInternal, "a world's id of {} digits", text.size());
-  for (size_t i = 0; i < id.size(); ++i) id[i] = static_cast<std::byte>(std::stoul(text.substr(2 * i, 2), nullptr, 16));
+  if (!from_hex(text, id)) fail(ErrorKind::kInternal, "\"{}\" is no world's id", text);
   return id;
 }
 
-VerbsOptions verbs_options(const RankStart& start, const RankPlacement& placement) {
+VerbsOptions verbs_options(const LinkStart& start, const RankPlacement& placement) {
   const VerbsChoice& choice = placement.verbs.made() ? placement.verbs : start.verbs;
   return {.device = choice.device, .gid_index = choice.gid_index, .gate_timeout_ms = start.gate_timeout_ms};
 }
 
-SecretKey world_key(const RankStart& start, const RankPlacement& placement) {
+SecretKey world_key(const LinkStart& start, const RankPlacement& placement) {
   if (placement.key) return *placement.key;
   return secret_key_from_hex(start.key, "the front's message");
 }
 
 }  // namespace
 
-RankLinks::RankLinks(const RankStart& start, const RankPlacement& placement)
+RankLinks::RankLinks(const LinkStart& start, const RankPlacement& placement)
     : start_(start),
       // Ranks of the front's host listen where the front does, and nowhere else.
       front_host_(start.listen_host.empty() ? placement.front_host : start.listen_host),
       threads_(placement.threads != 0 ? placement.threads : start.threads),
       me_{.rank = start.rank,
-          .ranks = start.plan.ranks,
+          .ranks = start.ranks,
           .world = world_id_from_hex(start.world),
           .key = world_key(start, placement)},
       verbs_options_(verbs_options(start, placement)) {
-  if (start.plan.ranks == 1) return;
+  if (start.ranks == 1) return;
   const auto port = static_cast<uint16_t>(start.port == 0 ? 0 : start.port + start.rank);
   const std::string& host = start.listen_host.empty() ? placement.own_host : start.listen_host;
   // Who is let in proves that it holds the world's key, whoever made that.
@@ -67,24 +68,36 @@ int RankLinks::threads(const RankGroup& group) const {
   return threads_ != 0 ? threads_ : std::max(1, usable_cores() / std::max(group.ranks_on_host, 1));
 }
 
-std::vector<Endpoint> RankLinks::endpoints(const LinkTable& table) const {
+std::vector<Endpoint> RankLinks::endpoints() const {
   std::vector<Endpoint> result;
-  for (const LinkTable::Peer& peer : table.peers) {
+  for (const LinkTable::Peer& peer : table_.peers) {
     result.push_back({peer.host.empty() ? front_host_ : peer.host, static_cast<uint16_t>(peer.port)});
   }
   return result;
 }
 
+uint32_t RankLinks::connected() const {
+  uint32_t ranks = 0;
+  for (int peer = 0; peer < me_.ranks; ++peer) {
+    const Link link = table_.peers[static_cast<size_t>(peer)].link;
+    if (link == Link::kTcp || link == Link::kVerbs || link == Link::kUcx) ranks |= 1u << peer;
+  }
+  return ranks;
+}
+
+bool RankLinks::shares_memory() const {
+  return std::ranges::find(table_.peers, Link::kShm, &LinkTable::Peer::link) != table_.peers.end();
+}
+
 // Memory of one host needs no proof; whatever crosses a wire has one with --wire-auth. A device that does not carry is
 // no end of the world: both ranks learn of it over the connection that they have, and use that.
-PeerConnection RankLinks::connect(int peer, Link link, MeshConnection mesh, size_t slot_bytes,
-                                  LinkReport& report) const {
+PeerConnection RankLinks::connect(int peer, Link link, MeshConnection mesh, size_t slot_bytes) {
   PeerConnection connection{.socket = std::move(mesh.socket)};
   if (link == Link::kVerbs) {
     VerbsLink made = connect_verbs(verbs_, verbs_options_, connection.socket.get(), me_.rank, peer, kConnectTimeoutMs);
     connection.pair = std::move(made.pair);
-    report.details[static_cast<size_t>(peer)] = std::move(made.summary);
-    report.refusals[static_cast<size_t>(peer)] = std::move(made.refusal);
+    report_.details[static_cast<size_t>(peer)] = std::move(made.summary);
+    report_.refusals[static_cast<size_t>(peer)] = std::move(made.refusal);
   }
   if (link == Link::kUcx)
     connection.pair = connect_ucx(ucx_, std::move(connection.socket), me_.epoch, me_.rank, peer, kConnectTimeoutMs);
@@ -95,45 +108,64 @@ PeerConnection RankLinks::connect(int peer, Link link, MeshConnection mesh, size
   return connection;
 }
 
-std::unique_ptr<Exchange> RankLinks::make(Channel& control, const RankGroup& group, const Next& next,
-                                          const GateSchedule& schedule,
+std::unique_ptr<Exchange> RankLinks::make(FrontLine& front, const RankGroup& group, const GateSchedule& schedule,
                                           const std::shared_ptr<const ProgressPage>& progress) {
+  group_ = group;
   me_.epoch = group.epoch;
+  const size_t slot_bytes = largest_slot_bytes(schedule);
   SharedRegion shared;
-  if (!group.ranks.empty()) shared = share_region(me_, group.ranks, largest_slot_bytes(schedule), kShareTimeoutMs);
-  send_to_front(control, MessageType::kShared, GroupResult{shared.region != nullptr, shared.failure});
+  if (!group.ranks.empty()) shared = share_region(me_, group.ranks, slot_bytes, kShareTimeoutMs);
+  front.send_json(MessageType::kShared, GroupResult{shared.region != nullptr, shared.failure});
 
-  const auto table = from_json<LinkTable>(message_text(next(MessageType::kConnect)));
-  if (static_cast<int>(table.peers.size()) != me_.ranks)
-    fail(ErrorKind::kInternal, "links to {} ranks of {}", table.peers.size(), me_.ranks);
-  WorldLinks links{.rank = me_.rank, .ranks = me_.ranks, .windowed = table.windowed};
-  links.peers.resize(table.peers.size());
-  uint32_t connected = 0;
-  for (int peer = 0; peer < me_.ranks; ++peer) {
-    const Link link = table.peers[static_cast<size_t>(peer)].link;
-    if (link == Link::kTcp || link == Link::kVerbs || link == Link::kUcx) connected |= 1u << peer;
-    if (link == Link::kShm) links.region = shared.region;
+  table_ = from_json<LinkTable>(message_text(front.expect(MessageType::kConnect)));
+  if (static_cast<int>(table_.peers.size()) != me_.ranks)
+    fail(ErrorKind::kInternal, "links to {} ranks of {}", table_.peers.size(), me_.ranks);
+  WorldLinks links{.rank = me_.rank, .ranks = me_.ranks, .windowed = table_.windowed};
+  links.peers.resize(table_.peers.size());
+  if (shares_memory()) {
+    links.region = shared.region;
+    links.region_ranks = group.ranks;
   }
-  if (links.region) links.region_ranks = group.ranks;
-  LinkReport report;
-  report.details.resize(links.peers.size());
-  report.refusals.resize(links.peers.size());
-  if (connected != 0) {
-    auto mesh = connect_mesh(*listener_, endpoints(table), connected, me_, kConnectTimeoutMs);
+  report_ = {.details = std::vector<std::string>(links.peers.size()),
+             .refusals = std::vector<std::string>(links.peers.size())};
+  if (const uint32_t peers = connected(); peers != 0) {
+    auto mesh = connect_mesh(*listener_, endpoints(), peers, me_, kConnectTimeoutMs);
     for (int peer = 0; peer < me_.ranks; ++peer) {
       const auto at = static_cast<size_t>(peer);
-      if ((connected >> peer & 1) != 0)
-        links.peers[at] =
-            connect(peer, table.peers[at].link, std::move(mesh[at]), largest_slot_bytes(schedule), report);
+      if ((peers >> peer & 1) != 0)
+        links.peers[at] = connect(peer, table_.peers[at].link, std::move(mesh[at]), slot_bytes);
+      progress->advance(me_.rank);  // a device that does not carry takes its time to say so, for each peer
     }
   }
   const ExchangeSettings settings{.wait = choose_wait_policy(usable_cores(), group.ranks_on_host, threads(group)),
                                   .timeout_ms = start_.gate_timeout_ms,
                                   .epoch = group.epoch};
-  auto exchange = std::make_unique<Exchange>(std::move(links), schedule, progress, settings);
-  for (int peer = 0; peer < me_.ranks; ++peer) report.names.emplace_back(exchange->link(peer));
-  send_to_front(control, MessageType::kConnected, report);
-  return exchange;
+  return std::make_unique<Exchange>(std::move(links), schedule, progress, settings);
+}
+
+void RankLinks::tell(FrontLine& front, const Exchange& exchange) const {
+  LinkReport report = report_;
+  for (int peer = 0; peer < me_.ranks; ++peer) report.names.emplace_back(exchange.link(peer));
+  front.send_json(MessageType::kConnected, report);
+}
+
+std::optional<RankLinks::BareParts> RankLinks::make_bare(size_t slot_bytes) const {
+  if (table_.windowed) return std::nullopt;
+  Membership me = me_;
+  ++me.epoch;
+  BareParts parts;
+  parts.sockets.resize(table_.peers.size());
+  if (shares_memory()) {
+    SharedRegion shared = share_region(me, group_.ranks, slot_bytes, kShareTimeoutMs);
+    if (!shared.region) fail(ErrorKind::kLink, "no second window for the floor: {}", shared.failure);
+    parts.region = std::move(shared.region);
+    parts.region_ranks = group_.ranks;
+  }
+  if (const uint32_t peers = connected(); peers != 0) {
+    auto mesh = connect_mesh(*listener_, endpoints(), peers, me, kConnectTimeoutMs);
+    for (size_t peer = 0; peer < mesh.size(); ++peer) parts.sockets[peer] = std::move(mesh[peer].socket);
+  }
+  return parts;
 }
 
 }  // namespace coprime

@@ -32,6 +32,8 @@ UniqueFd open_door(const RemoteOptions& remote) {
 
 }  // namespace
 
+const World::Patience World::kUntilItEnds{.quiet_ms = kQuietMs, .after_failure_ms = kPostMortemMs};
+
 World::World(int ranks, const LaunchOptions& launch, const RemoteOptions& remote, Report report)
     : ranks_(ranks),
       local_(ranks - remote.ranks),
@@ -93,9 +95,12 @@ void World::send(int rank, MessageType type, std::span<const std::byte> bytes) {
   }
 }
 
-std::vector<RankReport> World::listen(MessageType type, const Patience& patience) {
+std::vector<RankReport> World::listen(MessageType type, const Patience& patience, uint32_t asked) {
   const auto ranks = static_cast<size_t>(ranks_);
   std::vector<RankReport> reports(ranks);
+  for (size_t r = 0; r < ranks; ++r) {
+    if ((asked >> r & 1) == 0) reports[r].kind = RankReport::Kind::kUnasked;
+  }
   std::vector<uint64_t> counters(ranks);
   const int64_t begin_us = now_us();
   std::vector<int64_t> moved_us(ranks, begin_us);
@@ -121,7 +126,9 @@ std::vector<RankReport> World::listen(MessageType type, const Patience& patience
       if (received == Channel::Received::kClosed) {
         report.kind = RankReport::Kind::kGone;
         progress_->mark_gone(static_cast<int>(r));
-        return reports;
+        if (!patience.survives) return reports;
+        if (trouble_us < 0) trouble_us = time_us;
+        continue;
       }
       if (got == MessageType::kReport) {
         World::report(fmt::format("rank {}: {}", r, message_text(report.message)));
@@ -131,6 +138,7 @@ std::vector<RankReport> World::listen(MessageType type, const Patience& patience
         if (trouble_us < 0) trouble_us = time_us;
       } else if (got == type) {
         report.kind = RankReport::Kind::kMessage;
+        if (trouble_us < 0 && patience.tells_failure && patience.tells_failure(report.message)) trouble_us = time_us;
       } else {
         fail(ErrorKind::kInternal, "rank {} sent a message of type {}", r, report.message.type);
       }
@@ -149,7 +157,11 @@ std::vector<RankReport> World::listen(MessageType type, const Patience& patience
         all_still &= time_us - since_us > int64_t{patience.after_failure_ms} * 1000;
       }
     }
-    if (all_still) return reports;
+    if (!all_still) continue;
+    for (size_t r = 0; r < ranks; ++r) {
+      if (reports[r].kind == RankReport::Kind::kMissing) silent_ |= 1u << r;
+    }
+    return reports;
   }
 }
 
@@ -161,6 +173,13 @@ std::string World::ending(int rank) {
     ::usleep(5000);
   } while (now_us() < end_us);
   return "closed its control channel";
+}
+
+std::string World::loss(int rank) {
+  if (progress_->is_gone(rank)) return fmt::format("{} {}", name(rank), ending(rank));
+  if (is_local(rank) && launcher_->is_stopped(rank))
+    return fmt::format("{} is stopped: continue it (kill -CONT) and start again", name(rank));
+  return fmt::format("{} does not answer: it is stopped, stuck or cut off", name(rank));
 }
 
 // Stopped processes explain much, and cost the person one command.
@@ -204,18 +223,17 @@ std::optional<Error> World::explain(const std::vector<RankReport>& reports, cons
                   stopped ? ": its process is stopped; continue it (kill -CONT) and start again" : ": start again"));
 }
 
-std::vector<Message> World::collect(MessageType type, const std::string& doing) {
-  std::vector<RankReport> reports = listen(type, {.quiet_ms = kQuietMs, .after_failure_ms = kPostMortemMs});
-  if (const auto error = explain(reports, doing, kQuietMs, 0)) {
-    stop(error->what());
-    throw *error;
-  }
+std::vector<Message> World::collect(MessageType type, const std::string& doing, uint32_t asked,
+                                    const Patience& patience) {
+  std::vector<RankReport> reports = listen(type, patience, asked);
+  if (const auto error = explain(reports, doing, patience.quiet_ms, 0)) throw *error;
   std::vector<Message> messages;
   for (RankReport& report : reports) messages.push_back(std::move(report.message));
   return messages;
 }
 
 void World::stop(const std::string& reason) {
+  reception_.reset();  // a rank that is told comes again at once, for the next world
   for (int rank = 0; rank < ranks_; ++rank) send(rank, MessageType::kStop, std::as_bytes(std::span(reason)));
   if (reason.empty()) launcher_->wait_all(kStopTimeoutMs);
 }

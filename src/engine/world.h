@@ -36,7 +36,7 @@ using Report = std::function<void(const std::string&)>;
 
 // What came from one rank.
 struct RankReport {
-  enum class Kind : uint8_t { kMissing, kMessage, kFailed, kGone };
+  enum class Kind : uint8_t { kMissing, kMessage, kFailed, kGone, kUnasked };
   Kind kind = Kind::kMissing;
   Message message;
   RankFailure failure;
@@ -71,19 +71,31 @@ class World {
     int quiet_ms;             // while no rank's counter moves, and none has failed
     int after_failure_ms;     // once one has failed
     bool for_movers = false;  // the latter begins anew when the awaited rank's counter moves
+    bool survives = false;    // the world goes on without a rank that is gone: the others are listened to all the same
+    bool (*tells_failure)(const Message&) = nullptr;  // of a message that came: counts as a failure, too
   };
-  // One report of every rank: a message of this type, or its failure. Ends early when a rank is gone, and when patience
-  // does.
-  std::vector<RankReport> listen(MessageType type, const Patience& patience);
+  static constexpr uint32_t kAllRanks = (1u << kMaxRanks) - 1;
+  // Outside of steps, of who ends the world with the first failure.
+  static const Patience kUntilItEnds;
+
+  // One report of every asked rank (a bit each): a message of this type, or its failure. Ends early when a rank is
+  // gone, unless the world survives it, and when patience does.
+  std::vector<RankReport> listen(MessageType type, const Patience& patience, uint32_t asked = kAllRanks);
+  // Whether a rank may be asked once more: it is not gone, and answered whenever it was asked.
+  bool answers(int rank) const { return (silent_ >> rank & 1) == 0 && !progress_->is_gone(rank); }
+  // Of one that does not: "rank 2 (process 71) was killed by signal 9 (Killed)", "rank 2 (10.0.0.3:5123) hung up".
+  std::string loss(int rank);
 
   // What went wrong, if not every report is a message: who is dead, who failed for a reason of its own, whom the world
   // blames in this epoch; `quiet_ms` as it was given to listen(). `doing`: "while loading".
   std::optional<Error> explain(const std::vector<RankReport>& reports, const std::string& doing, int quiet_ms,
                                uint32_t epoch);
-  // Both, for conversations in which any failure ends the world.
-  std::vector<Message> collect(MessageType type, const std::string& doing);
+  // Both: the messages by rank, or the error.
+  std::vector<Message> collect(MessageType type, const std::string& doing, uint32_t asked = kAllRanks,
+                               const Patience& patience = kUntilItEnds);
 
-  // Tells every rank to stop, and why if all is not well; if it is, waits a while for those of this host.
+  // Closes the door, and tells every rank to stop, and why if all is not well; if it is, waits a while for those of
+  // this host.
   void stop(const std::string& reason);
 
  private:
@@ -107,6 +119,7 @@ class World {
   std::unique_ptr<SshLauncher> ssh_;
   std::vector<Joined> joined_;
   std::unique_ptr<ProgressHub> hub_;
+  uint32_t silent_ = 0;  // a bit for each rank that did not answer as long as patience lasted
 };
 
 }  // namespace coprime

@@ -4,6 +4,7 @@
 #include <bit>
 #include <utility>
 
+#include "base/alignment.h"
 #include "base/check.h"
 #include "transport/tcp/tcp_queue_pair.h"
 
@@ -12,7 +13,6 @@ namespace {
 
 constexpr uint32_t kScattered = 1u << 31;
 constexpr uint32_t kLayerMask = 0xfffff;
-constexpr size_t kPageBytes = 4096;
 // A rank that waits on both kinds of links sleeps on one of them at a time.
 constexpr int64_t kMixedSleepUs = 500;
 constexpr int64_t kPolledSleepUs = 50;  // beside a link that has no events
@@ -28,8 +28,6 @@ std::string tag_text(uint32_t tag) {
                            .layer = static_cast<int>(tag & kLayerMask) - 1};
   return fmt::format("{}{}", gate_text(entry), (tag & kScattered) != 0 ? ", in parts" : "");
 }
-
-size_t round_up(size_t bytes, size_t unit) { return (bytes + unit - 1) / unit * unit; }
 
 // Calls visit(peer) for each bit.
 template <class Visit>
@@ -69,6 +67,7 @@ Exchange::Exchange(WorldLinks links, GateSchedule schedule, std::shared_ptr<cons
   for (int peer = 0; peer < ranks_; ++peer) {
     if (peer == rank_ || (window_peers_ >> peer & 1) != 0) continue;
     PeerConnection& connection = links.peers.at(static_cast<size_t>(peer));
+    if (!connection.socket && connection.pair == nullptr) continue;
     const std::span<std::byte> out_slots = window_ ? std::span(window_->slot(0).data(), 2 * window_->slot_bytes())
                                                    : std::span(slots_.data(), slots_.size());
     auto& link = peer_links_[static_cast<size_t>(peer)];

@@ -42,12 +42,13 @@ struct PeerConnection {
   std::unique_ptr<QueuePair> pair;  // null: frames over the socket (TCP); else the socket carries the barriers
 };
 
-// What joins one rank to its world. A peer is in `region_ranks` or has a connection.
+// What joins one rank to its world. A peer is in `region_ranks` or has a connection; who is neither takes no part in
+// the gates: nothing goes there, and its view is empty.
 struct WorldLinks {
   int rank = 0, ranks = 1;
   std::shared_ptr<const ShmRegion> region;  // of the ranks of this host; null: none
   std::vector<int> region_ranks;            // the region's ranks in its order, this one among them
-  std::vector<PeerConnection> peers;        // by rank; empty where there are none
+  std::vector<PeerConnection> peers;        // by rank; empty where there is none
   bool windowed = false;  // some pair of the world (not only of this rank) needs windows of posted receives
 };
 

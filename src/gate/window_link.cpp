@@ -3,6 +3,7 @@
 #include <array>
 #include <utility>
 
+#include "base/alignment.h"
 #include "base/check.h"
 #include "base/clock.h"
 #include "base/error.h"
@@ -13,12 +14,11 @@
 namespace coprime {
 namespace {
 
-constexpr size_t kLine = 64;
 constexpr int kPolledCompletions = 16;
 // The side channel may end before the last message of a peer that has done its part and left is there.
 constexpr int64_t kLastMessageUs = 50'000;
 
-size_t round_up(size_t bytes) { return (bytes + kLine - 1) / kLine * kLine; }
+size_t whole_lines(size_t bytes) { return round_up(bytes, kCacheLineBytes); }
 
 class WindowLink final : public PeerLink, private PairPort {
  public:
@@ -39,13 +39,7 @@ class WindowLink final : public PeerLink, private PairPort {
   }
 
   bool done() override {
-    std::array<Completion, kPolledCompletions> completions;
-    const int count = pair_->poll(completions);
-    for (int i = 0; i < count; ++i) machine_.on_completion(*this, completions[static_cast<size_t>(i)]);
-    while (machine_.wants_barrier()) {
-      const std::optional<Barrier> barrier = side_.receive();
-      if (!barrier) break;
-      machine_.on_barrier(*this, *barrier);
+    while (advance()) {  // nothing may be left that no descriptor would tell of while the rank sleeps
     }
     if (machine_.done() && !pair_->holds_sends()) return true;
     if (++polls_ % kPeerClosedPolls == 0) peer_closed();
@@ -78,14 +72,30 @@ class WindowLink final : public PeerLink, private PairPort {
   const std::string& failure() const override { return failure_; }
 
  private:
+  // Whether there was anything to go on with.
+  bool advance() {
+    std::array<Completion, kPolledCompletions> completions;
+    const int count = pair_->poll(completions);
+    for (int i = 0; i < count; ++i) machine_.on_completion(*this, completions[static_cast<size_t>(i)]);
+    bool advanced = count > 0;
+    while (machine_.wants_barrier()) {
+      const std::optional<Barrier> barrier = side_.receive();
+      if (!barrier) break;
+      machine_.on_barrier(*this, *barrier);
+      advanced = true;
+    }
+    return advanced;
+  }
+
   // Fills in buffers_.
   Buffer lay_out(std::span<std::byte> out_slots) {
-    const size_t window = round_up(plan_.largest_capacity()), bulk = round_up(largest_slot_bytes(plan_.schedule()));
-    const size_t incoming = std::max(2 * window, bulk), dummy = round_up(plan_.dummy_bytes());
+    const size_t window = whole_lines(plan_.largest_capacity()),
+                 bulk = whole_lines(largest_slot_bytes(plan_.schedule()));
+    const size_t incoming = std::max(2 * window, bulk), dummy = whole_lines(plan_.dummy_bytes());
     // Outgoing slots of a kind that the device does not take are copied, bulk a window at a time.
     const bool staged = !pair_->register_memory(out_slots);
     const size_t staging =
-        staged ? round_up(static_cast<size_t>(plan_.bulk_window_messages()) * plan_.chunk_bytes()) : 0;
+        staged ? whole_lines(static_cast<size_t>(plan_.bulk_window_messages()) * plan_.chunk_bytes()) : 0;
     Buffer memory(incoming + dummy + (staged ? 2 * window + 2 * staging : 0));
     if (!pair_->register_memory({memory.data(), memory.size()})) {
       fail(ErrorKind::kLink, "{}: the device takes no memory for receives: use --link tcp", pair_->name());

@@ -6,6 +6,10 @@
 
 namespace coprime {
 
+// Far above any model; low enough that no product of two of them overflows.
+constexpr int64_t kMaxLayers = 4096, kMaxHeads = 1 << 14, kMaxWidth = 1 << 20, kMaxVocab = 1 << 24,
+                  kMaxPositions = 1 << 30;
+
 // Error(kModel) for every key that asks for mathematics that the decoders of `architecture` do not compute. `text`
 // holds the text model's keys (the top of the file, or text_config within it).
 void refuse_unsupported(Architecture architecture, const JsonObject& root, const JsonObject& text);

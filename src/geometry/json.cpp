@@ -44,14 +44,6 @@ std::string describe(element value) {
   return text;
 }
 
-std::string printable(std::string_view name) {
-  std::string text(name.substr(0, 200));
-  for (char& c : text) {
-    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = '?';
-  }
-  return name.size() > 200 ? text + "..." : text;
-}
-
 std::optional<element> JsonObject::find(std::string_view key) const {
   element value;
   if (object_.at_key(key).get(value) != simdjson::SUCCESS || value.is_null()) return std::nullopt;

@@ -11,6 +11,8 @@
 #include <string>
 #include <string_view>
 
+#include "base/printable.h"
+
 namespace coprime {
 
 // A view into a JsonDocument, which must outlive it.
@@ -55,9 +57,6 @@ class JsonDocument {
 
 // One line of at most 60 characters that shows a value.
 std::string describe(simdjson::dom::element value);
-
-// A name from a file, fit for a message: control characters become '?', a long one is cut.
-std::string printable(std::string_view name);
 
 // The file's text. Error(kModel) if it cannot be read or is larger than `max_bytes`.
 std::string read_text_file(const std::filesystem::path& path, int64_t max_bytes);

@@ -5,15 +5,13 @@
 
 #include "base/error.h"
 #include "geometry/config_parts.h"
+#include "geometry/gguf_shape.h"
 #include "geometry/json.h"
 
 namespace coprime {
 namespace {
 
 constexpr int64_t kMaxConfigBytes = 4 << 20;
-// Far above any model; low enough that no product of two of them overflows.
-constexpr int64_t kMaxLayers = 4096, kMaxHeads = 1 << 14, kMaxWidth = 1 << 20, kMaxVocab = 1 << 24,
-                  kMaxPositions = 1 << 30;
 
 struct Known {
   std::string_view name;
@@ -182,8 +180,10 @@ ModelShape parse_model_shape(std::string_view json, const std::string& where) {
   return shape;
 }
 
-ModelShape read_model_shape(const std::filesystem::path& directory) {
-  const std::filesystem::path path = directory / "config.json";
+ModelShape read_model_shape(const std::filesystem::path& model) {
+  std::error_code ignored;
+  if (std::filesystem::is_regular_file(model, ignored)) return gguf_model_shape(GgufFile::open(model));
+  const std::filesystem::path path = model / "config.json";
   return parse_model_shape(read_text_file(path, kMaxConfigBytes), path.string());
 }
 

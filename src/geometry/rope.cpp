@@ -84,7 +84,7 @@ std::vector<float> rope_frequencies(const Rope& rope) {
   for (size_t i = 0; i < frequencies.size(); ++i) {
     const float exponent = static_cast<float>(2 * i) / static_cast<float>(rope.rotary_dim);
     const float frequency = 1.0f / static_cast<float>(portable_exp(static_cast<double>(exponent) * log_theta));
-    frequencies[i] = frequency;
+    frequencies[i] = rope.divisors.empty() ? frequency : frequency / rope.divisors[i];
     if (!rope.llama3) continue;
     const float wavelength = 6.283185307179586f / frequency;
     if (wavelength > low_wavelength) {

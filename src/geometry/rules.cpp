@@ -89,6 +89,81 @@ void add_linear_attention(const ModelShape& s, bool exact, RuleList* list) {
   list->back(TensorId::kOut, kScope, "linear_attn.out_proj.weight", exact, Axis::kValueDim, s.hidden, values);
 }
 
+// The name of a rule's tensor in a GGUF file; of a layer without "blk.N.".
+std::string_view gguf_name(TensorId id, Architecture architecture) {
+  switch (id) {
+    case TensorId::kEmbedding:
+      return "token_embd.weight";
+    case TensorId::kFinalNorm:
+      return "output_norm.weight";
+    case TensorId::kHead:
+      return "output.weight";
+    case TensorId::kInputNorm:
+      return "attn_norm.weight";
+    case TensorId::kPostNorm:
+      return architecture == Architecture::kQwen35 ? "post_attention_norm.weight" : "ffn_norm.weight";
+    case TensorId::kQ:
+      return "attn_q.weight";
+    case TensorId::kK:
+      return "attn_k.weight";
+    case TensorId::kV:
+      return "attn_v.weight";
+    case TensorId::kQBias:
+      return "attn_q.bias";
+    case TensorId::kKBias:
+      return "attn_k.bias";
+    case TensorId::kVBias:
+      return "attn_v.bias";
+    case TensorId::kO:
+      return "attn_output.weight";
+    case TensorId::kQNorm:
+      return "attn_q_norm.weight";
+    case TensorId::kKNorm:
+      return "attn_k_norm.weight";
+    case TensorId::kGate:
+      return "ffn_gate.weight";
+    case TensorId::kUp:
+      return "ffn_up.weight";
+    case TensorId::kDown:
+      return "ffn_down.weight";
+    case TensorId::kInQkv:
+      return "attn_qkv.weight";
+    case TensorId::kInZ:
+      return "attn_gate.weight";
+    case TensorId::kInB:
+      return "ssm_beta.weight";
+    case TensorId::kInA:
+      return "ssm_alpha.weight";
+    case TensorId::kConv:
+      return "ssm_conv1d.weight";
+    case TensorId::kALog:
+      return "ssm_a";
+    case TensorId::kDtBias:
+      return "ssm_dt.bias";
+    case TensorId::kLinearNorm:
+      return "ssm_norm.weight";
+    case TensorId::kOut:
+      break;
+  }
+  return "ssm_out.weight";
+}
+
+// What a GGUF converter changes: names, the axis of one that it drops from the convolution, the order of some axes.
+void adapt_to_gguf(const ModelShape& s, Rule* rule) {
+  rule->suffix = gguf_name(rule->id, s.architecture);
+  const auto is_one_of = [rule](std::initializer_list<TensorId> ids) { return std::ranges::count(ids, rule->id) > 0; };
+  if (rule->id == TensorId::kConv) rule->shape = {rule->shape[0], rule->shape[2]};
+  if (s.architecture == Architecture::kLlama &&
+      is_one_of({TensorId::kQ, TensorId::kK, TensorId::kQBias, TensorId::kKBias})) {
+    rule->row_order = FileOrder::kRotaryPairs;
+  }
+  if (is_one_of({TensorId::kInQkv, TensorId::kInZ, TensorId::kInB, TensorId::kInA, TensorId::kConv, TensorId::kALog,
+                 TensorId::kDtBias})) {
+    rule->row_order = FileOrder::kTiledHeads;
+  }
+  if (rule->id == TensorId::kOut) rule->column_order = FileOrder::kTiledHeads;
+}
+
 }  // namespace
 
 std::vector<Rule> make_rules(const ModelShape& s, bool exact) {
@@ -109,7 +184,11 @@ std::vector<Rule> make_rules(const ModelShape& s, bool exact) {
            {s.intermediate, s.hidden});
   list.back(TensorId::kDown, Scope::kEveryLayer, "mlp.down_proj.weight", exact, Axis::kIntermediate, s.hidden,
             s.intermediate);
-  return list.take();
+  std::vector<Rule> rules = list.take();
+  if (s.container == Container::kGguf) {
+    for (Rule& rule : rules) adapt_to_gguf(s, &rule);
+  }
+  return rules;
 }
 
 }  // namespace coprime

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/hash.h"
 #include "base/limits.h"
+#include "geometry/file_order.h"
 #include "geometry/invariants.h"
 #include "geometry/rules.h"
 
@@ -26,6 +27,7 @@ void check_options(const ModelShape& shape, PlanOptions* options) {
   if (options->pad_for < 1 || options->pad_for > kMaxRanks) {
     fail(ErrorKind::kUsage, "a geometry padded for {} ranks; expected 1 to {}", options->pad_for, kMaxRanks);
   }
+  if (options->mlp_unit == 0) options->mlp_unit = shape.mlp_unit;
   if (options->mlp_unit < 1 || options->mlp_unit > kMaxMlpUnit) {
     fail(ErrorKind::kUsage, "an MLP unit of {}; expected 1 to {}", options->mlp_unit, kMaxMlpUnit);
   }
@@ -100,6 +102,7 @@ bool ShardPlan::applies(const Rule& rule, int layer) const {
 std::string ShardPlan::tensor_name(const Rule& rule, int layer) const {
   COPRIME_CHECK(applies(rule, layer), "{} of layer {}", rule.suffix, layer);
   if (rule.scope == Scope::kModel) return rule.suffix;
+  if (shape_.container == Container::kGguf) return fmt::format("blk.{}.{}", layer, rule.suffix);
   return fmt::format("{}layers.{}.{}", shape_.tensor_prefix, layer, rule.suffix);
 }
 
@@ -223,6 +226,14 @@ AxisMap ShardPlan::column_map(const Rule& rule, int rank) const {
   return whole(columns);
 }
 
+AxisMap ShardPlan::file_row_map(const Rule& rule, int rank) const {
+  return in_file_order(shape_, rule, rule.row_order, row_map(rule, rank));
+}
+
+AxisMap ShardPlan::file_column_map(const Rule& rule, int rank) const {
+  return in_file_order(shape_, rule, rule.column_order, column_map(rule, rank));
+}
+
 Counts ShardPlan::local(int rank) const {
   Counts counts;
   counts.q_heads = static_cast<int>(axis_map(Axis::kQueryOut, rank).extent / shape_.head_dim);
@@ -260,6 +271,8 @@ uint64_t ShardPlan::hash() const {
   for (double value : {r.factor, r.low_freq_factor, r.high_freq_factor, r.original_max_positions}) {
     text += fmt::format("{} ", std::bit_cast<uint64_t>(value));
   }
+  for (float divisor : r.divisors) text += fmt::format("{} ", std::bit_cast<uint32_t>(divisor));
+  text += fmt::format("| {} {} | ", static_cast<int>(s.container), s.negative_decay);
   for (LayerKind kind : s.layer_kinds) text += kind == LayerKind::kFullAttention ? 'f' : 'l';
   text += fmt::format(" | {} {} {} {} {} | ", l.key_heads, l.value_heads, l.key_dim, l.value_dim, l.conv_taps);
   text += fmt::format("{} {} {} {} {} {} | ", options_.ranks, options_.pad_for, options_.mlp_width, options_.mlp_unit,

@@ -52,7 +52,7 @@ struct PlanOptions {
   int ranks = 1;
   int pad_for = 0;        // the rank count that the geometry is widened for; 0: `ranks`
   int64_t mlp_width = 0;  // padded width of the MLP; 0: by rule
-  int64_t mlp_unit = 16;  // unit of the MLP's width a rank: 16 for BF16, F16, F32, 64 for MXFP4, 128 for FP8 in blocks
+  int64_t mlp_unit = 0;   // unit of the MLP's width a rank; 0: the shape's
   bool exact = false;     // projections back to the hidden size are cut by rows, their inputs gathered
   Dummies dummies = Dummies::kSkipped;
 };
@@ -99,15 +99,24 @@ enum class Operation : uint8_t { kRows, kColumns, kSections, kReplicate };
 // Where a rule's tensors stand: once in the model, or once in each layer (of a kind).
 enum class Scope : uint8_t { kModel, kEveryLayer, kFullLayers, kLinearLayers };
 
+// The order that a file has an axis in.
+enum class FileOrder : uint8_t {
+  kModel,        // as the model counts
+  kRotaryPairs,  // GGUF of llama: rows 2j and 2j + 1 of a head are the model's rows j and j + head_dim / 2
+  kTiledHeads,   // GGUF of qwen35: value head i of key head k (of `n`) stands at i * n + k, not at k * ratio + i
+};
+
 // One rule: how every tensor of one name is cut. `expected` is how many the layer list predicts.
 struct Rule {
   TensorId id;
-  std::string suffix;  // of the model: the full name, "model.norm.weight"; of a layer: "self_attn.q_proj.weight"
+  std::string suffix;  // of the model: the full name, "model.norm.weight"; of a layer: "self_attn.q_proj.weight",
+                       // or "attn_q.weight"
   Scope scope;
   Operation op;
   std::optional<Axis> axis;  // none: replicated
   int expected = 0;
   std::vector<int64_t> shape;  // the stock shape that the file must have
+  FileOrder row_order = FileOrder::kModel, column_order = FileOrder::kModel;
 };
 
 class ShardPlan {
@@ -126,8 +135,8 @@ class ShardPlan {
   int kv_copies() const { return kv_copies_; }
 
   std::span<const Rule> rules() const { return rules_; }
-  // Has layer `layer` the rule's tensor? Its full name ("model.layers.3.self_attn.q_proj.weight"; layer -1: of the
-  // model).
+  // Has layer `layer` the rule's tensor? Its full name ("model.layers.3.self_attn.q_proj.weight",
+  // "blk.3.attn_q.weight"; layer -1: of the model).
   bool applies(const Rule& rule, int layer) const;
   std::string tensor_name(const Rule& rule, int layer) const;
 
@@ -140,6 +149,9 @@ class ShardPlan {
   // element).
   AxisMap row_map(const Rule& rule, int rank) const;
   AxisMap column_map(const Rule& rule, int rank) const;
+  // The same, where the file has them.
+  AxisMap file_row_map(const Rule& rule, int rank) const;
+  AxisMap file_column_map(const Rule& rule, int rank) const;
 
   // Local counts of heads and widths, dummies counted if they are held. Local q head h reads local KV head
   // h / (q_heads / kv_heads), also where KV heads are replicated.

@@ -78,7 +78,7 @@ void OutputProjection::run(Device& device, Communicator& communicator, const Wei
     communicator.reduce(device, first_entry_, rows, epilogue);
     return;
   }
-  const View whole_input = make_view(gathered.data, rows, weight.columns);
+  const View whole_input = make_view(gathered.data, rows, weight.input_columns());
   communicator.all_gather(device, first_entry_, rows, inputs_, whole_input);
   const LinearTask task{&weight, communicator.slot(first_entry_ + 1, rows).column_range(0, weight.rows)};
   device.linear(whole_input, {&task, 1});

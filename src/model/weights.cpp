@@ -1,5 +1,12 @@
 #include "model/weights.h"
 
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "base/error.h"
+#include "base/scalar_math.h"
+
 namespace coprime {
 namespace {
 
@@ -31,6 +38,37 @@ bool is_plus_one(const ModelShape& shape, TensorId id) {
          id == TensorId::kQNorm || id == TensorId::kKNorm;
 }
 
+// Turns -exp(A_log), as GGUF has it, back to A_log. Fill is A_log's own.
+class DecaySink final : public WeightSink {
+ public:
+  DecaySink(const LocalTensor& tensor, std::unique_ptr<WeightSink> next)
+      : name_(tensor.name), real_(tensor.rows.real), next_(std::move(next)) {
+    if (tensor.type != DType::kF32)
+      fail(ErrorKind::kModel, "{} is {}, which is not supported; supported: F32", name_, dtype_name(tensor.type));
+  }
+  void rows(int64_t first, int64_t count, std::span<const std::byte> bytes) override {
+    std::vector<float> values(bytes.size() / sizeof(float));
+    std::memcpy(values.data(), bytes.data(), bytes.size());
+    for (size_t i = 0; i < values.size(); ++i) {
+      float& value = values[i];
+      if (!is_real(first + static_cast<int64_t>(i))) continue;
+      if (!(value < 0 && value > -INFINITY))
+        fail(ErrorKind::kModel, "{} holds {}; expected numbers below 0", name_, value);
+      value = static_cast<float>(portable_log(-static_cast<double>(value)));
+    }
+    next_->rows(first, count, std::as_bytes(std::span(values)));
+  }
+
+ private:
+  bool is_real(int64_t row) const {
+    return std::ranges::any_of(real_, [row](const Span& s) { return row >= s.local && row < s.local + s.count; });
+  }
+
+  std::string name_;
+  std::vector<Span> real_;
+  std::unique_ptr<WeightSink> next_;
+};
+
 // A bias becomes a component of its matrix: linear() adds it.
 void attach_bias(WeightSet& layer, TensorId matrix, TensorId bias) {
   if (layer[bias].components.empty()) return;
@@ -52,7 +90,10 @@ ModelWeights load_weights(const Checkpoint& checkpoint, const ShardPlan& plan, i
     weight.name = tensor.name;
     weight.rows = tensor.rows.extent;
     weight.columns = tensor.columns.extent;
+    weight.inputs = tensor.inputs;
     auto sink = device.pack(weight, tensor.type, use_of(id), is_plus_one(plan.shape(), id) ? 1.0f : 0.0f);
+    if (id == TensorId::kALog && plan.shape().negative_decay)
+      sink = std::make_unique<DecaySink>(tensor, std::move(sink));
     return filter ? filter(tensor, std::move(sink)) : std::move(sink);
   });
 
@@ -69,6 +110,11 @@ ModelWeights load_weights(const Checkpoint& checkpoint, const ShardPlan& plan, i
   };
   add_bytes(weights.model);
   for (const WeightSet& layer : weights.layers) add_bytes(layer);
+  weights.step_bytes = weights.bytes;
+  if (!plan.shape().tied_head) {
+    for (const Component& component : weights.model[TensorId::kEmbedding].components)
+      weights.step_bytes -= static_cast<int64_t>(component.bytes.size());
+  }
   return weights;
 }
 

@@ -23,7 +23,8 @@ class WeightSet {
 struct ModelWeights {
   WeightSet model;  // kEmbedding, kFinalNorm, kHead (empty where it is tied)
   std::vector<WeightSet> layers;
-  int64_t bytes = 0;  // of all components
+  int64_t bytes = 0;       // of all components
+  int64_t step_bytes = 0;  // of them those that every step reads: not the table of an embedding that is no head
   Tally tally;
 };
 

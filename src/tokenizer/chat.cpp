@@ -19,8 +19,10 @@ std::string_view stripped(std::string_view text) {
   return text;
 }
 
-std::string chat_ml(std::span<const ChatMessage> messages) {
+std::string chat_ml(std::span<const ChatMessage> messages, const std::string& system) {
   std::string text;
+  if (!system.empty() && (messages.empty() || messages[0].role != "system"))
+    text = fmt::format("<|im_start|>system\n{}<|im_end|>\n", system);
   for (const ChatMessage& message : messages) {
     text += fmt::format("<|im_start|>{}\n{}<|im_end|>\n", message.role, message.content);
   }
@@ -45,6 +47,20 @@ bool has_all(const Tokenizer& tokenizer, std::initializer_list<std::string_view>
 
 }  // namespace
 
+std::string default_system_message(std::string_view chat_template) {
+  constexpr std::string_view kBegin = "<|im_start|>system", kEnd = "<|im_end|>";
+  for (size_t at = 0; (at = chat_template.find(kBegin, at)) != chat_template.npos;) {
+    at += kBegin.size();
+    const size_t end = chat_template.find(kEnd, at);
+    if (end == chat_template.npos) break;
+    std::string message(chat_template.substr(at, end - at));
+    if (message.find_first_of("'\"{}") != message.npos) continue;  // more than one string: no fixed text
+    for (size_t escape; (escape = message.find("\\n")) != message.npos;) message.replace(escape, 2, "\n");
+    if (message.starts_with('\n') && message.size() > 1) return message.substr(1);
+  }
+  return "";
+}
+
 std::string render_chat(const Tokenizer& tokenizer, std::span<const ChatMessage> messages) {
   for (const ChatMessage& message : messages) {
     for (const std::string_view part : {std::string_view(message.role), std::string_view(message.content)}) {
@@ -54,7 +70,7 @@ std::string render_chat(const Tokenizer& tokenizer, std::span<const ChatMessage>
       }
     }
   }
-  if (has_all(tokenizer, {"<|im_start|>", "<|im_end|>"})) return chat_ml(messages);
+  if (has_all(tokenizer, {"<|im_start|>", "<|im_end|>"})) return chat_ml(messages, tokenizer.default_system_message());
   if (has_all(tokenizer, {"<|begin_of_text|>", "<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>"})) {
     return llama3(messages);
   }

@@ -5,10 +5,6 @@
 namespace coprime {
 namespace {
 
-// What ByteLevel itself splits by (use_regex), as GPT-2 did.
-constexpr std::string_view kByteLevelPattern =
-    R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
-
 // Bounds the recursion of the pre-tokenizer.
 constexpr size_t kMaxSteps = 64;
 

@@ -7,6 +7,10 @@
 
 namespace coprime {
 
+// What ByteLevel itself splits by (use_regex), as GPT-2 did.
+constexpr std::string_view kByteLevelPattern =
+    R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
+
 // `root` is the document. Error(kModel) for every type or option that is not supported, by name.
 void read_pipeline(const JsonNode& root, TokenizerSpec* spec);
 

@@ -7,6 +7,7 @@
 #include "tokenizer/added_tokens.h"
 #include "tokenizer/bpe.h"
 #include "tokenizer/byte_alphabet.h"
+#include "tokenizer/gguf_vocabulary.h"
 #include "tokenizer/nfc.h"
 #include "tokenizer/piece_cache.h"
 #include "tokenizer/pre_tokenizer.h"
@@ -64,7 +65,9 @@ struct Tokenizer::State {
         pre_tokenizer(spec.steps, where),
         nfc(spec.nfc),
         prefix(spec.prefix),
-        suffix(spec.suffix) {
+        suffix(spec.suffix),
+        eos(spec.eos),
+        system_message(spec.system_message) {
     std::string buffer;
     for (const AddedToken& token : spec.added) {
       if (!token.normalized) {
@@ -98,6 +101,7 @@ struct Tokenizer::State {
   bool nfc;
   std::vector<int32_t> prefix, suffix;
   std::vector<int32_t> eos;
+  std::string system_message;
 };
 
 Tokenizer::Tokenizer(std::unique_ptr<State> state) : state_(std::move(state)) {}
@@ -105,8 +109,11 @@ Tokenizer::Tokenizer(Tokenizer&&) noexcept = default;
 Tokenizer& Tokenizer::operator=(Tokenizer&&) noexcept = default;
 Tokenizer::~Tokenizer() = default;
 
-Tokenizer Tokenizer::open(const std::filesystem::path& directory) {
-  const std::filesystem::path path = directory / "tokenizer.json", config = directory / "tokenizer_config.json";
+Tokenizer Tokenizer::open(const std::filesystem::path& model) {
+  std::error_code ignored;
+  if (std::filesystem::is_regular_file(model, ignored))
+    return Tokenizer(std::make_unique<State>(read_gguf_vocabulary(GgufFile::open(model)), model.string()));
+  const std::filesystem::path path = model / "tokenizer.json", config = model / "tokenizer_config.json";
   Tokenizer tokenizer = parse(read_file(path), path.string());
   if (std::filesystem::exists(config)) {
     const int32_t eos = tokenizer.find(parse_eos_token(read_file(config), config.string()));
@@ -167,5 +174,7 @@ int32_t Tokenizer::find(std::string_view token) const { return state_->ids.find(
 int32_t Tokenizer::vocab_size() const { return state_->tokens.back().id + 1; }
 
 std::vector<int32_t> Tokenizer::eos_ids() const { return state_->eos; }
+
+const std::string& Tokenizer::default_system_message() const { return state_->system_message; }
 
 }  // namespace coprime

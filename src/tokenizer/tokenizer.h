@@ -1,4 +1,4 @@
-// Text to ids and back, as a model's tokenizer.json says: byte-level BPE with added tokens.
+// Text to ids and back, as a model's tokenizer.json or GGUF file says: byte-level BPE with added tokens.
 #pragma once
 
 #include <cstdint>
@@ -13,9 +13,9 @@ namespace coprime {
 
 class Tokenizer {
  public:
-  // `directory`/tokenizer.json, and tokenizer_config.json where there is one. Error(kModel) names the file and the part
-  // that is not supported (another model type, normalizer, pre-tokenizer).
-  static Tokenizer open(const std::filesystem::path& directory);
+  // `model`/tokenizer.json, and tokenizer_config.json where there is one; or a GGUF file. Error(kModel) names the file
+  // and the part that is not supported (another model type, normalizer, pre-tokenizer).
+  static Tokenizer open(const std::filesystem::path& model);
   static Tokenizer parse(std::string_view tokenizer_json, const std::string& where);
   Tokenizer(Tokenizer&&) noexcept;
   Tokenizer& operator=(Tokenizer&&) noexcept;
@@ -32,7 +32,9 @@ class Tokenizer {
 
   int32_t find(std::string_view token) const;  // -1 if there is none
   int32_t vocab_size() const;                  // the largest id + 1
-  std::vector<int32_t> eos_ids() const;        // tokenizer_config.json's eos_token, if it is a token
+  std::vector<int32_t> eos_ids() const;  // tokenizer_config.json's eos_token, if it is a token; GGUF: eos, eot, eom
+  // What a GGUF file's chat template puts before a conversation that has no system message; empty: nothing.
+  const std::string& default_system_message() const;
 
  private:
   struct State;

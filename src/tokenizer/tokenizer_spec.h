@@ -1,5 +1,4 @@
-// What a tokenizer.json says, read and checked, before anything is built from it. A GGUF vocabulary can fill the same
-// struct.
+// What a tokenizer.json, or a GGUF file, says, read and checked, before anything is built from it.
 #pragma once
 
 #include <cstdint>
@@ -52,6 +51,9 @@ struct TokenizerSpec {
   bool nfc = false;
   std::vector<PreTokenizerStep> steps;
   std::vector<int32_t> prefix, suffix;  // what the post-processor puts around a text
+  // Of GGUF; a tokenizer.json does not hold them.
+  std::vector<int32_t> eos;
+  std::string system_message;  // that the chat template puts before a conversation without one
 };
 
 // Error(kModel) names `where`, the key, what was found and what is supported. Truncation and padding are the caller's

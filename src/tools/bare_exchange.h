@@ -1,41 +1,37 @@
-// The floor of an exchange: what N ranks of one host cannot do faster, with nothing of an engine around it. No sequence
-// is checked, no deadline kept, no error told: for measuring only.
+// The floor of an exchange: what N ranks cannot do faster, with nothing of an engine around it. No sequence is checked,
+// no deadline kept, nobody blamed: for measuring only.
 //
 // Each rank copies its vector out, waits for all others, and adds all vectors in rank order. Over shared memory it is
-// copy, flag, sum; over sockets each rank sends its vector to every other and reads theirs. Two slots by parity are
-// enough: a rank writes a slot again after it has seen all flags of the exchange between, and a peer sets that flag
-// after its last read of the slot.
+// copy, flag, sum; over sockets each rank sends its vector to every other and reads theirs; ranks may be joined either
+// way. Two slots by parity are enough: a rank writes a slot again after it has seen all flags of the exchange between,
+// and a peer sets that flag after its last read of the slot.
 #pragma once
 
-#include <arpa/inet.h>
-#include <netinet/tcp.h>
 #include <sched.h>
-#include <sys/mman.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cerrno>
 #include <cstring>
+#include <functional>
 #include <memory>
 #include <span>
 #include <utility>
 #include <vector>
 
 #include "base/check.h"
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/limits.h"
 #include "base/unique_fd.h"
+#include "transport/shm/shm_region.h"
 
 namespace coprime {
 
-class BareExchange {
- public:
-  virtual ~BareExchange() = default;
-  // sum = the vectors of all ranks, added in rank order; `in` is this rank's. The floats of `count` are the same
-  // everywhere.
-  virtual void run(const float* in, float* sum, size_t count) = 0;
-};
+// Told now and then while an exchange waits how long nothing has moved (0: a byte did), and may end it by an exception.
+using BareWatch = std::function<void(int64_t still_us)>;
 
 namespace bare {
 
@@ -66,23 +62,37 @@ __attribute__((target("avx2"))) inline void add_avx2(std::span<const float* cons
 #endif
 
 // Spins for about a hundred microseconds, where every rank has a core of its own, then offers the core to others at
-// every look.
+// every look. The clock is read once in many looks.
 class Spin {
  public:
-  explicit Spin(bool own_core) : looks_(own_core ? 4000 : 0) {}
+  Spin(bool own_core, const BareWatch& watch) : spins_(own_core ? 4000 : 0), watch_(watch) {}
+  void moved() {
+    since_us_ = 0;
+    if (watch_) watch_(0);
+  }
   void pause() {
-    if (looks_ == 0) {
+    if ((++looks_ & 1023) == 0 && watch_) look_at_the_clock();
+    if (spins_ == 0) {
       ::sched_yield();
       return;
     }
-    --looks_;
+    --spins_;
 #if defined(__x86_64__)
     __builtin_ia32_pause();
 #endif
   }
 
  private:
-  int looks_;
+  void look_at_the_clock() {
+    const int64_t time_us = now_us();
+    if (since_us_ == 0) since_us_ = time_us;
+    watch_(std::max<int64_t>(time_us - since_us_, 1));
+  }
+
+  int spins_;
+  const BareWatch& watch_;
+  uint32_t looks_ = 0;
+  int64_t since_us_ = 0;  // nothing has moved; 0: not looked yet
 };
 
 }  // namespace bare
@@ -95,94 +105,85 @@ inline void add_in_rank_order(std::span<const float* const> terms, float* sum, s
   bare::add(terms, sum, count);
 }
 
-// Memory that processes forked later share: a flag a rank, and two slots a rank.
-class BareMemory {
- public:
-  BareMemory(int ranks, size_t slot_bytes) : ranks_(ranks), stride_((slot_bytes + 4095) / 4096 * 4096) {
-    COPRIME_CHECK(ranks >= 1 && ranks <= kMaxRanks, "{} ranks", ranks);
-    bytes_ = kFlagBytes + 2 * static_cast<size_t>(ranks) * stride_;
-    void* const memory =
-        ::mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
-    if (memory == MAP_FAILED) fail(ErrorKind::kUsage, "no {} bytes of memory for the floor: use fewer ranks", bytes_);
-    data_ = static_cast<std::byte*>(memory);
-  }
-  BareMemory(const BareMemory&) = delete;
-  BareMemory& operator=(const BareMemory&) = delete;
-  ~BareMemory() { ::munmap(data_, bytes_); }
-
-  int ranks() const { return ranks_; }
-  std::atomic<uint64_t>& flag(int rank) const {
-    return *reinterpret_cast<std::atomic<uint64_t>*>(data_ + 128 * static_cast<size_t>(rank));
-  }
-  float* slot(int rank, uint64_t number) const {
-    return reinterpret_cast<float*>(data_ + kFlagBytes + (2 * static_cast<size_t>(rank) + (number & 1)) * stride_);
-  }
-
- private:
-  static constexpr size_t kFlagBytes = 4096;
-  static_assert(128 * kMaxRanks <= kFlagBytes);
-  int ranks_;
-  size_t stride_, bytes_ = 0;
-  std::byte* data_ = nullptr;
+// What joins one rank to the others, with nothing on the way. A peer is in `region_ranks` or has a socket; who is
+// neither takes no part.
+struct BareLinks {
+  int rank = 0, ranks = 1;
+  std::shared_ptr<const ShmRegion> region;  // memory alone: of its words only `published` is used, as a flag
+  std::vector<int> region_ranks;            // in its order, this rank among them
+  std::vector<UniqueFd> sockets;            // by rank, connected streams; empty where there is none
 };
 
-class BareWindow final : public BareExchange {
+class BareExchange {
  public:
-  BareWindow(std::shared_ptr<const BareMemory> memory, int rank, bool own_core)
-      : memory_(std::move(memory)), rank_(rank), own_core_(own_core) {}
-
-  void run(const float* in, float* sum, size_t count) override {
-    ++number_;
-    std::memcpy(memory_->slot(rank_, number_), in, count * sizeof(float));
-    memory_->flag(rank_).store(number_, std::memory_order_release);
-    std::array<const float*, kMaxRanks> terms;
-    bare::Spin spin(own_core_);
-    for (int rank = 0; rank < memory_->ranks(); ++rank) {
-      while (memory_->flag(rank).load(std::memory_order_acquire) < number_) spin.pause();
-      terms[static_cast<size_t>(rank)] = memory_->slot(rank, number_);
+  // Vectors of max_bytes at most. Without a watch an exchange waits for ever.
+  BareExchange(BareLinks links, size_t max_bytes, bool own_core, BareWatch watch = {})
+      : links_(std::move(links)), own_core_(own_core), watch_(std::move(watch)) {
+    links_.sockets.resize(static_cast<size_t>(links_.ranks));
+    theirs_.resize(links_.sockets.size());
+    for (size_t peer = 0; peer < theirs_.size(); ++peer) {
+      if (links_.sockets[peer]) theirs_[peer].resize(max_bytes / sizeof(float));
     }
-    add_in_rank_order({terms.data(), static_cast<size_t>(memory_->ranks())}, sum, count);
+    if (!links_.region) return;
+    COPRIME_CHECK(links_.region->slot_bytes() >= max_bytes, "slots of {} bytes", links_.region->slot_bytes());
+    index_ = static_cast<int>(std::ranges::find(links_.region_ranks, links_.rank) - links_.region_ranks.begin());
+  }
+
+  // sum = the vectors of all ranks, added in rank order; `in` is this rank's. The floats of `count` are the same
+  // everywhere.
+  void run(const float* in, float* sum, size_t count) {
+    ++number_;
+    std::array<const float*, kMaxRanks> vectors{};
+    vectors[static_cast<size_t>(links_.rank)] = in;
+    if (links_.region) publish(in, count);
+    bare::Spin spin(own_core_, watch_);
+    move_over_sockets(in, count, spin);
+    for (size_t peer = 0; peer < theirs_.size(); ++peer) {
+      if (links_.sockets[peer]) vectors[peer] = theirs_[peer].data();
+    }
+    for (size_t index = 0; index < links_.region_ranks.size(); ++index) {
+      const auto place = static_cast<int>(index);
+      while (links_.region->control(place).published.load(std::memory_order_acquire) < number_) spin.pause();
+      vectors[static_cast<size_t>(links_.region_ranks[index])] = slot(place);
+    }
+    std::array<const float*, kMaxRanks> terms;
+    size_t members = 0;
+    for (const float* vector : vectors) {
+      if (vector != nullptr) terms[members++] = vector;
+    }
+    add_in_rank_order({terms.data(), members}, sum, count);
   }
 
  private:
-  std::shared_ptr<const BareMemory> memory_;
-  int rank_;
-  bool own_core_;
-  uint64_t number_ = 0;
-};
-
-class BareSockets final : public BareExchange {
- public:
-  // mesh[r] is a connected stream socket to rank r, this rank's own is empty.
-  BareSockets(std::vector<UniqueFd> mesh, int rank, size_t max_bytes, bool own_core)
-      : mesh_(std::move(mesh)), rank_(rank), own_core_(own_core), theirs_(mesh_.size()) {
-    for (std::vector<float>& vector : theirs_) vector.resize(max_bytes / sizeof(float));
+  float* slot(int index) const {
+    return reinterpret_cast<float*>(links_.region->slot(index, static_cast<int>(number_ & 1)));
+  }
+  void publish(const float* in, size_t count) {
+    std::memcpy(slot(index_), in, count * sizeof(float));
+    links_.region->control(index_).published.store(number_, std::memory_order_release);
   }
 
-  void run(const float* in, float* sum, size_t count) override {
-    const size_t bytes = count * sizeof(float), ranks = mesh_.size();
+  void move_over_sockets(const float* in, size_t count, bare::Spin& spin) {
+    const size_t bytes = count * sizeof(float);
     std::array<size_t, kMaxRanks> sent{}, got{};
-    bare::Spin spin(own_core_);
     for (bool complete = false; !complete;) {
       complete = true;
-      for (size_t peer = 0; peer < ranks; ++peer) {
-        if (static_cast<int>(peer) == rank_) continue;
-        const int fd = mesh_[peer].get();
+      bool any = false;
+      for (size_t peer = 0; peer < links_.sockets.size(); ++peer) {
+        if (!links_.sockets[peer]) continue;
+        const int fd = links_.sockets[peer].get();
+        const size_t before = sent[peer] + got[peer];
         if (sent[peer] < bytes)
           sent[peer] += moved(::send(fd, at(in, sent[peer]), bytes - sent[peer], MSG_DONTWAIT | MSG_NOSIGNAL));
         if (got[peer] < bytes)
           got[peer] += moved(::recv(fd, at(theirs_[peer].data(), got[peer]), bytes - got[peer], MSG_DONTWAIT));
+        any = any || sent[peer] + got[peer] != before;
         complete = complete && sent[peer] == bytes && got[peer] == bytes;
       }
+      if (any) spin.moved();
       if (!complete) spin.pause();
     }
-    std::array<const float*, kMaxRanks> terms;
-    for (size_t peer = 0; peer < ranks; ++peer)
-      terms[peer] = static_cast<int>(peer) == rank_ ? in : theirs_[peer].data();
-    add_in_rank_order({terms.data(), ranks}, sum, count);
   }
-
- private:
   static const std::byte* at(const float* data, size_t bytes) {
     return reinterpret_cast<const std::byte*>(data) + bytes;
   }
@@ -193,47 +194,20 @@ class BareSockets final : public BareExchange {
     fail(ErrorKind::kLink, "a rank left the bare exchange");
   }
 
-  std::vector<UniqueFd> mesh_;
-  int rank_;
-  bool own_core_;
+  BareLinks links_;
+  const bool own_core_;
+  const BareWatch watch_;
+  int index_ = 0;  // this rank's, in the region
+  uint64_t number_ = 0;
   std::vector<std::vector<float>> theirs_;
 };
 
-// TCP over the loopback, one connection a pair of ranks: ends[r][q] is rank r's end of the connection to rank q.
-inline std::vector<std::vector<UniqueFd>> loopback_mesh(int ranks) {
-  const auto checked = [](int result, const char* what) {
-    if (result < 0) fail(ErrorKind::kLink, "the loopback does not work: {}: {}", what, errno_text(errno));
-    return result;
-  };
-  const auto stream = [&] { return UniqueFd(checked(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), "socket")); };
-  std::vector<std::vector<UniqueFd>> ends(static_cast<size_t>(ranks));
-  for (auto& row : ends) row.resize(static_cast<size_t>(ranks));
-  for (size_t a = 0; a < ends.size(); ++a) {
-    for (size_t b = a + 1; b < ends.size(); ++b) {
-      const UniqueFd listener = stream();
-      sockaddr_in address = {};
-      address.sin_family = AF_INET;
-      address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-      socklen_t length = sizeof address;
-      auto* const generic = reinterpret_cast<sockaddr*>(&address);
-      checked(::bind(listener.get(), generic, length), "bind");
-      checked(::listen(listener.get(), 1), "listen");
-      checked(::getsockname(listener.get(), generic, &length), "getsockname");
-      ends[a][b] = stream();
-      checked(::connect(ends[a][b].get(), generic, length), "connect");
-      sockaddr_in dialled = {}, accepted = {};
-      length = sizeof dialled;
-      checked(::getsockname(ends[a][b].get(), reinterpret_cast<sockaddr*>(&dialled), &length), "getsockname");
-      ends[b][a] = UniqueFd(
-          checked(::accept4(listener.get(), reinterpret_cast<sockaddr*>(&accepted), &length, SOCK_CLOEXEC), "accept"));
-      if (accepted.sin_port != dialled.sin_port)
-        fail(ErrorKind::kLink, "another program dialled port {} of the loopback: start again", ntohs(address.sin_port));
-      const int on = 1;
-      for (const UniqueFd* end : {&ends[a][b], &ends[b][a]})
-        checked(::setsockopt(end->get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on), "no delay");
-    }
-  }
-  return ends;
+// For ranks forked later: memory of all.
+inline BareLinks bare_window(std::shared_ptr<const ShmRegion> region, int rank) {
+  BareLinks links{.rank = rank, .ranks = region->ranks()};
+  for (int member = 0; member < region->ranks(); ++member) links.region_ranks.push_back(member);
+  links.region = std::move(region);
+  return links;
 }
 
 }  // namespace coprime

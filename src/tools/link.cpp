@@ -1,9 +1,9 @@
 #include "tools/link.h"
 
 #include <algorithm>
+#include <map>
 
-#include "base/check.h"
-#include "transport/wait_policy.h"
+#include "base/error.h"
 
 namespace coprime {
 namespace {
@@ -11,10 +11,14 @@ namespace {
 constexpr int64_t kRepeatedBytes = 64 * 1024;
 constexpr int kFewestRepeats = 5;
 
-LinkTrial trial_of(const MeasureOptions& options, LinkTrial::Kind kind, int64_t bytes) {
+LinkTrial trial_of(const MeasureOptions& options, LinkTrial::Kind kind, int64_t bytes, std::vector<int> members) {
   int64_t repeat = options.repeat;
   if (bytes > kRepeatedBytes) repeat = std::clamp<int64_t>(repeat * kRepeatedBytes / bytes, kFewestRepeats, repeat);
-  return {.kind = kind, .bytes = bytes, .repeat = static_cast<int>(repeat), .seed = static_cast<uint32_t>(bytes)};
+  return {.kind = kind,
+          .bytes = bytes,
+          .repeat = static_cast<int>(repeat),
+          .seed = static_cast<uint32_t>(bytes),
+          .members = std::move(members)};
 }
 
 double median(const std::vector<int64_t>& values) { return figures_of(values).p50 * 1000; }
@@ -65,6 +69,12 @@ void add_pair(const std::vector<TrialReport>& reports, int first, int second, in
   add(second, first, one_clock ? figures_of(between(of_second.second_begin, of_first.second_end)) : half, back);
 }
 
+bool on_one_host(const std::vector<LinkHost>& hosts, int a, int b) {
+  return std::ranges::any_of(hosts, [&](const LinkHost& host) {
+    return std::ranges::find(host.ranks, a) != host.ranks.end() && std::ranges::find(host.ranks, b) != host.ranks.end();
+  });
+}
+
 }  // namespace
 
 std::vector<int64_t> default_link_sizes() {
@@ -84,21 +94,34 @@ Figures figures_of(std::vector<int64_t> nanoseconds) {
 
 LinkFigures measure_links(LinkWorld& world, const MeasureOptions& options) {
   LinkFigures figures{
-      .ranks = world.ranks(), .cores = usable_cores(), .timeout_ms = world.timeout_ms(), .options = options};
+      .ranks = world.ranks(), .timeout_ms = world.timeout_ms(), .hosts = world.hosts(), .options = options};
+  std::map<int, std::string> lost;  // ranks that something was left out for, and why
+  const auto all_answer = [&](const std::vector<int>& members) {
+    bool all = true;
+    for (const int rank : members) {
+      std::string why = world.loss(rank);
+      if (why.empty()) continue;
+      lost.try_emplace(rank, std::move(why));
+      all = false;
+    }
+    return all;
+  };
+  std::vector<int> all;
   for (int first = 0; first < world.ranks(); ++first) {
+    all.push_back(first);
     for (int second = first + 1; second < world.ranks(); ++second) {
-      const std::array members{first, second};
+      const std::vector<int> members{first, second};
       for (const int64_t bytes : options.sizes) {
-        const auto reports = world.run(trial_of(options, LinkTrial::Kind::kPair, bytes), members);
+        if (!all_answer(members)) continue;
+        const auto reports = world.run(trial_of(options, LinkTrial::Kind::kPair, bytes, members));
         if (count(reports, fmt::format("ranks {} and {}, {} bytes", first, second, bytes), figures))
-          add_pair(reports, first, second, bytes, world.one_clock(first, second), figures);
+          add_pair(reports, first, second, bytes, on_one_host(figures.hosts, first, second), figures);
       }
     }
   }
-  std::vector<int> all(static_cast<size_t>(world.ranks()));
-  for (size_t rank = 0; rank < all.size(); ++rank) all[rank] = static_cast<int>(rank);
   for (const int64_t bytes : options.sizes) {
-    const auto reports = world.run(trial_of(options, LinkTrial::Kind::kGate, bytes), all);
+    if (!all_answer(all)) continue;
+    const auto reports = world.run(trial_of(options, LinkTrial::Kind::kGate, bytes, all));
     if (!count(reports, fmt::format("gate of {} ranks, {} bytes", world.ranks(), bytes), figures)) continue;
     GateFigures gate{.ranks = world.ranks(), .bytes = bytes};
     gate.gate = figures_of(longest(reports, &LinkTimes::gate));
@@ -107,6 +130,9 @@ LinkFigures measure_links(LinkWorld& world, const MeasureOptions& options) {
     if (!bare.empty()) gate.floor_p50_us = figures_of(bare).p50;
     figures.gate.push_back(gate);
   }
+  for (const auto& [rank, why] : lost)
+    figures.failures.push_back(fmt::format("all that rank {} was still to take part in was left out: {}", rank, why));
+  figures.notes = world.notes();
   return figures;
 }
 

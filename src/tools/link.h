@@ -1,9 +1,9 @@
-// Gate M for host links: what joins every pair of ranks, what a gate of all of them costs beside the bare exchange of
-// the same run, and what follows from it. Measures (measure_links), and tells (link_text, link_json); the advice is
-// computed from the figures alone.
+// Gate M for host links: what joins every pair of ranks, on one host or many, what a gate of all of them costs beside
+// the bare exchange of the same run, and what follows from it. Measures (measure_links), and tells (link_text,
+// link_json); the advice is computed from the figures alone.
 //
-// A pair's one way is timed by one clock where both ranks have one, else it is half of there and back. A gate's time is
-// that of the rank that took longest.
+// A pair's one way is timed by one clock where both ranks run on one host, else it is half of there and back. A gate's
+// time is that of the rank that took longest.
 #pragma once
 
 #include <optional>
@@ -31,7 +31,7 @@ Figures figures_of(std::vector<int64_t> nanoseconds);  // zeros of none; the nea
 struct PairFigures {  // of one direction
   int from = 0, to = 0;
   int64_t bytes = 0;
-  bool one_clock = true;
+  bool one_clock = true;  // else one way is half of there and back
   std::string link;
   Figures one_way, round_trip;
   double push_gb_s = 0;          // a stream this way alone
@@ -46,7 +46,9 @@ struct GateFigures {
 };
 
 struct LinkFigures {
-  int ranks = 0, cores = 0, timeout_ms = 0;
+  int ranks = 0, timeout_ms = 0;
+  std::vector<LinkHost> hosts;
+  std::vector<std::string> notes;  // on the links: see LinkWorld
   MeasureOptions options;
   std::vector<PairFigures> pairs;  // of trials that went through
   std::vector<GateFigures> gate;

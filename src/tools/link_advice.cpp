@@ -69,12 +69,17 @@ void advise_pairs(const LinkFigures& figures, std::vector<std::string>& lines) {
 void advise_gates(const LinkFigures& figures, std::vector<std::string>& lines) {
   double longest_us = 0;
   for (const GateFigures& gate : figures.gate) longest_us = std::max(longest_us, gate.gate.max);
-  if (figures.ranks > figures.cores) {
+  bool crowded = false;
+  for (const LinkHost& host : figures.hosts) {
+    const int ranks = static_cast<int>(host.ranks.size());
+    if (ranks <= host.cores) continue;
+    crowded = true;
     lines.push_back(
-        fmt::format("{} ranks share {} core{}: waits yield and sleep, and a gate costs the scheduler's time; as many "
-                    "ranks as cores wait in a spin",
-                    figures.ranks, figures.cores, figures.cores == 1 ? "" : "s"));
-  } else {
+        fmt::format("{} ranks share {} core{} of {}: waits yield and sleep, and a gate costs the scheduler's time; as "
+                    "many ranks as cores wait in a spin",
+                    ranks, host.cores, host.cores == 1 ? "" : "s", host.name));
+  }
+  if (!crowded) {
     for (const GateFigures& gate : figures.gate) {
       if (gate.bytes != latency_size(figures.options.sizes)) continue;
       if (gate.gate.p99 > kLongTail * gate.gate.p50) {

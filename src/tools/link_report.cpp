@@ -1,6 +1,9 @@
 // The figures of `coprime link` for a person and for a program.
+#include <algorithm>
 #include <functional>
+#include <map>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "tools/link.h"
 #include "tools/link_words.h"
@@ -39,25 +42,52 @@ std::string gate_table(const LinkFigures& figures) {
     }
     text += fmt::format("{:>12.2f}\n", gate.owners.p50);
   }
+  const auto has_floor = [](const GateFigures& gate) { return gate.floor_p50_us.has_value(); };
+  if (!figures.gate.empty() && std::ranges::none_of(figures.gate, has_floor))
+    text += "(no floor: links over RDMA have no bare exchange here)\n";
   return text + "\n";
 }
 
-bool one_clock(const LinkFigures& figures) {
-  return std::ranges::all_of(figures.pairs, [](const PairFigures& pair) { return pair.one_clock; });
+std::string one_way_source(const LinkFigures& figures) {
+  const auto by_clock = std::ranges::count_if(figures.pairs, &PairFigures::one_clock);
+  if (by_clock == std::ssize(figures.pairs)) return "by one clock";
+  if (by_clock == 0) return "between hosts: half of there and back";
+  return "on one host by one clock, between hosts half of there and back";
+}
+
+// "shm 0-1; tcp 0-2, 1-2".
+std::string links_text(const LinkFigures& figures) {
+  std::map<std::string, std::vector<std::string>> pairs;
+  std::set<std::pair<int, int>> seen;
+  for (const PairFigures& pair : figures.pairs) {
+    if (pair.from < pair.to && seen.insert({pair.from, pair.to}).second)
+      pairs[pair.link].push_back(fmt::format("{}-{}", pair.from, pair.to));
+  }
+  std::vector<std::string> kinds;
+  for (const auto& [kind, list] : pairs) kinds.push_back(fmt::format("{} {}", kind, fmt::join(list, ", ")));
+  return kinds.empty() ? "none that works" : fmt::format("{}", fmt::join(kinds, "; "));
+}
+
+// "ranks 0, 1 on this host, 2 cores; rank 2 on 10.0.0.3, 8 cores".
+std::string hosts_text(const std::vector<LinkHost>& hosts) {
+  std::vector<std::string> texts;
+  for (const LinkHost& host : hosts) {
+    texts.push_back(fmt::format("rank{} {} on {}, {} core{}", host.ranks.size() == 1 ? "" : "s",
+                                fmt::join(host.ranks, ", "), host.name, host.cores, host.cores == 1 ? "" : "s"));
+  }
+  return fmt::format("{}", fmt::join(texts, "; "));
 }
 
 }  // namespace
 
 std::string link_text(const LinkFigures& figures, const std::optional<TokenCost>& token) {
   const int64_t small = latency_size(figures.options.sizes), large = bandwidth_size(figures.options.sizes);
-  std::string text = fmt::format("{} ranks over {}, {} cores; {} transfers of each sort up to 64 KiB\n\n",
-                                 figures.ranks, figures.pairs.empty() ? "no link that works" : figures.pairs[0].link,
-                                 figures.cores, figures.options.repeat);
-  text +=
-      matrix(figures,
-             fmt::format("one way of {}, p50 us ({})", bytes_text(small),
-                         one_clock(figures) ? "by one clock" : "of ranks on different hosts: half of there and back"),
-             small, 2, [](const PairFigures& pair) { return pair.one_way.p50; });
+  std::string text = fmt::format("links     {}\n", links_text(figures));
+  for (const std::string& note : figures.notes) text += fmt::format("          {}\n", note);
+  text += fmt::format("hosts     {}\nrepeats   {} of each transfer up to 64 KiB\n\n", hosts_text(figures.hosts),
+                      figures.options.repeat);
+  text += matrix(figures, fmt::format("one way of {}, p50 us ({})", bytes_text(small), one_way_source(figures)), small,
+                 2, [](const PairFigures& pair) { return pair.one_way.p50; });
   text += matrix(figures, fmt::format("there and back of {}, p50 us", bytes_text(small)), small, 2,
                  [](const PairFigures& pair) { return pair.round_trip.p50; });
   text += matrix(figures, fmt::format("push of {}, GB/s", bytes_text(large)), large, 2,
@@ -104,8 +134,12 @@ std::string link_json(const LinkFigures& figures, const std::optional<TokenCost>
                      {"floor_p50_us", gate.floor_p50_us ? json(*gate.floor_p50_us) : json()},
                      {"owners_p50_us", gate.owners.p50}});
   }
+  json hosts = json::array();
+  for (const LinkHost& host : figures.hosts)
+    hosts.push_back({{"name", host.name}, {"ranks", host.ranks}, {"cores", host.cores}});
   json object{{"ranks", figures.ranks},
-              {"cores", figures.cores},
+              {"hosts", hosts},
+              {"link_notes", figures.notes},
               {"repeat", figures.options.repeat},
               {"gate_timeout_ms", figures.timeout_ms},
               {"pairs", pairs},

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "tools/link_member.h"
 
 namespace coprime {
 namespace {
@@ -18,17 +19,28 @@ class MadeUpWorld final : public LinkWorld {
   explicit MadeUpWorld(int ranks) : ranks_(ranks) {}
   int ranks() const override { return ranks_; }
   int timeout_ms() const override { return 750; }
-  bool one_clock(int, int) const override { return clock; }
-  std::vector<TrialReport> run(const LinkTrial& trial, std::span<const int> members) override {
+  std::vector<LinkHost> hosts() const override {
+    std::vector<LinkHost> all;
+    for (int rank = 0; rank < ranks_; ++rank) {
+      if (all.empty() || !clock) all.push_back({fmt::format("host {}", rank), {}, 64});
+      all.back().ranks.push_back(rank);
+    }
+    return all;
+  }
+  std::vector<std::string> notes() const override { return {"ranks 0 and 1: over a made-up device"}; }
+  std::string loss(int rank) override { return rank == lost ? "it hung up" : ""; }
+  std::vector<TrialReport> run(const LinkTrial& trial) override {
+    const std::vector<int>& members = trial.members;
     std::vector<TrialReport> reports(members.size());
     for (size_t m = 0; m < members.size(); ++m) {
       TrialReport& report = reports[m];
       report.link = "made up";
       report.transfers = 1;
       report.wrong = members[m] == liar ? 1 : 0;
-      if (members[m] == stuck || members[m] == left) {
+      if (members[m] == stuck || members[m] == left || members[m] == dies) {
         report.failure = "it went wrong";
         report.timed_out = members[m] == stuck;
+        if (members[m] == dies) lost = dies;
       }
       const int64_t bytes = trial.bytes, factor = members[0] == slow_first && members[1] == slow_second ? 10 : 1;
       const auto add = [&](std::vector<int64_t>& times, int64_t time) { times.assign(trial.repeat, time * factor); };
@@ -50,7 +62,7 @@ class MadeUpWorld final : public LinkWorld {
   }
 
   bool clock = true;
-  int liar = -1, stuck = -1, left = -1, slow_first = -1, slow_second = -1;
+  int liar = -1, stuck = -1, left = -1, dies = -1, lost = -1, slow_first = -1, slow_second = -1;
 
  private:
   int ranks_;
@@ -114,6 +126,19 @@ TEST(Link, counts_time_outs_bail_outs_and_wrong_contents_apart) {
   EXPECT_TRUE(any_line(link_advice(figures), "came out wrong"));
 }
 
+TEST(Link, leaves_out_what_a_lost_rank_would_have_taken_part_in_and_says_so_once) {
+  MadeUpWorld world(3);
+  world.dies = 1;
+  const LinkFigures figures = measure_links(world, {.sizes = {4 * kKiB, 16 * kKiB}, .repeat = 10});
+  EXPECT_FALSE(figures.good());
+  EXPECT_EQ(figures.bail_outs, 1);
+  ASSERT_EQ(figures.failures.size(), 2u);
+  EXPECT_EQ(figures.failures[0], "ranks 0 and 1, 4096 bytes: it went wrong");
+  EXPECT_EQ(figures.failures[1], "all that rank 1 was still to take part in was left out: it hung up");
+  EXPECT_EQ(figures.pairs.size(), 4u);  // ranks 0 and 2
+  EXPECT_TRUE(figures.gate.empty());
+}
+
 TEST(TokenCost, adds_the_medians_of_the_schedules_gates) {
   MadeUpWorld world(2);
   const LinkFigures figures = measure_links(world, {.sizes = {1000, 20'000}, .repeat = 10});
@@ -147,6 +172,42 @@ TEST(Advice, names_the_slow_pair) {
   EXPECT_FALSE(any_line(lines, "ranks 0 and 1 take"));
 }
 
+TEST(Advice, counts_the_cores_of_each_host) {
+  class SmallHosts final : public LinkWorld {
+   public:
+    int ranks() const override { return 3; }
+    int timeout_ms() const override { return 750; }
+    std::vector<LinkHost> hosts() const override { return {{"this host", {0}, 1}, {"10.0.0.2", {1, 2}, 1}}; }
+    std::vector<std::string> notes() const override { return {}; }
+    std::string loss(int) override { return {}; }
+    std::vector<TrialReport> run(const LinkTrial& trial) override { return MadeUpWorld(3).run(trial); }
+  };
+  SmallHosts world;
+  const LinkFigures figures = measure_links(world, {.sizes = {16 * kKiB}, .repeat = 10});
+  EXPECT_TRUE(any_line(link_advice(figures), "2 ranks share 1 core of 10.0.0.2"));
+  EXPECT_FALSE(any_line(link_advice(figures), "this host"));
+  EXPECT_NE(link_text(figures, {}).find("rank 0 on this host, 1 core; ranks 1, 2 on 10.0.0.2, 1 core"),
+            std::string::npos)
+      << link_text(figures, {});
+  EXPECT_NE(link_text(figures, {}).find("on one host by one clock, between hosts half"), std::string::npos);
+}
+
+TEST(Report, says_why_there_is_no_floor) {
+  MadeUpWorld world(2);
+  LinkFigures figures = measure_links(world, {.sizes = {16 * kKiB}, .repeat = 10});
+  EXPECT_EQ(link_text(figures, {}).find("no floor"), std::string::npos);
+  figures.gate[0].floor_p50_us.reset();
+  EXPECT_NE(link_text(figures, {}).find("no floor: links over RDMA"), std::string::npos);
+}
+
+TEST(Report, has_the_notes_on_the_links) {
+  MadeUpWorld world(2);
+  const LinkFigures figures = measure_links(world, {.sizes = {16 * kKiB}, .repeat = 10});
+  const std::string note = "ranks 0 and 1: over a made-up device";
+  EXPECT_NE(link_text(figures, {}).find("links     made up 0-1\n          " + note + "\nhosts"), std::string::npos);
+  EXPECT_EQ(nlohmann::json::parse(link_json(figures, {}))["link_notes"], nlohmann::json::array({note}));
+}
+
 TEST(Json, has_the_rows_that_programs_read) {
   MadeUpWorld world(2);
   const auto json = nlohmann::json::parse(link_json(measure_links(world, {.sizes = {16 * kKiB}}), TokenCost{3, 0.5}));
@@ -159,28 +220,40 @@ TEST(Json, has_the_rows_that_programs_read) {
   EXPECT_EQ(json["token"]["tokens_per_second"], 2000);
 }
 
-TEST(LocalLinkWorld, runs_a_process_a_rank_over_either_link) {
-  for (const bool tcp : {false, true}) {
-    LocalLinkWorld world({.ranks = 3, .tcp = tcp, .timeout_ms = 20'000});
+RankedLinkWorld world_of_threads(int ranks, Link wish) {
+  return RankedLinkWorld({.ranks = ranks,
+                          .wish = wish,
+                          .timeout_ms = 20'000,
+                          .launch = {.as = RanksAs::kThreads, .measure = serve_link_trials}});
+}
+
+TEST(RankedLinkWorld, measures_over_either_link_with_a_floor) {
+  for (const Link wish : {Link::kAuto, Link::kTcp}) {
+    RankedLinkWorld world = world_of_threads(3, wish);
     const LinkFigures figures = measure_links(world, {.sizes = {4 * kKiB, 128 * kKiB}, .repeat = 10});
     EXPECT_EQ(figures.failures, std::vector<std::string>());
     EXPECT_EQ(figures.wrong, 0);
     ASSERT_EQ(figures.pairs.size(), 12u);
-    EXPECT_EQ(figures.pairs[0].link, tcp ? "tcp" : "shm");
     for (const PairFigures& pair : figures.pairs) {
+      EXPECT_EQ(pair.link, wish == Link::kTcp ? "tcp" : "shm");
+      EXPECT_TRUE(pair.one_clock);
       EXPECT_GT(pair.one_way.p50, 0);
       EXPECT_LE(pair.one_way.p50, pair.one_way.max);
       EXPECT_GT(pair.push_gb_s, 0);
     }
     ASSERT_EQ(figures.gate.size(), 2u);
-    for (const GateFigures& gate : figures.gate) EXPECT_GT(*gate.floor_p50_us, 0);
+    for (const GateFigures& gate : figures.gate) EXPECT_GT(gate.floor_p50_us.value_or(0), 0);
   }
 }
 
-TEST(LocalLinkWorld, refuses_vectors_that_do_not_fit_the_memory) {
-  LocalLinkWorld world({.ranks = 16});
-  const std::array members{0, 1};
-  EXPECT_THROW(world.run({.bytes = int64_t{1} << 50}, members), Error);
+TEST(RankedLinkWorld, refuses_vectors_that_do_not_fit_the_memory_and_goes_on) {
+  RankedLinkWorld world = world_of_threads(3, Link::kAuto);
+  EXPECT_THROW(world.run({.bytes = int64_t{1} << 50, .members = {0, 2}}), Error);
+  for (const TrialReport& report : world.run({.bytes = 4096, .members = {0, 2}})) EXPECT_EQ(report.failure, "");
+}
+
+TEST(RankedLinkWorld, refuses_a_wish_that_the_ranks_cannot_be_granted) {
+  EXPECT_THROW(world_of_threads(2, Link::kVerbs), Error);
 }
 
 }  // namespace

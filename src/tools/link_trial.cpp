@@ -1,5 +1,6 @@
 #include "tools/link_trial.h"
 
+#include <algorithm>
 #include <chrono>
 #include <nlohmann/json.hpp>
 
@@ -31,14 +32,15 @@ class LinkRun {
         report_(report),
         times_(report.times),
         rank_(exchange_.rank()),
-        ranks_(exchange_.ranks()),
+        own_(trial.index_of(rank_)),
+        members_(static_cast<int>(trial.members.size())),
         bytes_(static_cast<size_t>(trial.bytes)),
         count_(bytes_ / sizeof(float)),
         in_(static_cast<size_t>(kStreamPushes) * count_),
         out_(static_cast<size_t>(kStreamPushes) * count_) {}
 
   void pair() {
-    COPRIME_CHECK(ranks_ == 2, "{} ranks in a trial of a pair", ranks_);
+    COPRIME_CHECK(members_ == 2, "{} ranks in a trial of a pair", members_);
     for (int i = 0; i < trial_.repeat; ++i) {
       begin_repetition();
       one_way(0, times_.first_begin, times_.first_end);
@@ -78,8 +80,8 @@ class LinkRun {
     exchange_.publish(next_entry_++, bytes, incoming);
   }
   std::span<const size_t> all_alike(size_t bytes) {
-    std::fill_n(incoming_.begin(), ranks_, bytes);
-    return {incoming_.data(), static_cast<size_t>(ranks_)};
+    for (const int member : trial_.members) incoming_[static_cast<size_t>(member)] = bytes;
+    return {incoming_.data(), static_cast<size_t>(exchange_.ranks())};
   }
 
   void line_up() {
@@ -91,48 +93,60 @@ class LinkRun {
 
   // A gate of two ranks in which `sends` says who sends vector `index`.
   void push(std::array<bool, 2> sends, int index) {
-    const auto own = static_cast<size_t>(rank_), other = 1 - own;
+    const auto own = static_cast<size_t>(own_), other = 1 - own;
     const std::span<std::byte> slot = exchange_.out(bytes_);
     if (sends[own]) std::memcpy(slot.data(), vector(in_, index), bytes_);
     publish(sends[own] ? bytes_ : 0, all_alike(sends[other] ? bytes_ : 0));
     const auto views = exchange_.wait();
-    if (sends[other]) std::memcpy(vector(out_, index), views[other].data(), bytes_);
+    if (sends[other]) std::memcpy(vector(out_, index), of_member(views, 1 - own_).data(), bytes_);
     exchange_.release();
+  }
+
+  using Views = std::span<const std::span<const std::byte>>;
+  std::span<const std::byte> of_member(Views views, int index) const {
+    return views[static_cast<size_t>(trial_.members[static_cast<size_t>(index)])];
+  }
+  void add_views(Views views, float* sum, size_t count) {
+    for (int m = 0; m < members_; ++m)
+      terms_[static_cast<size_t>(m)] = reinterpret_cast<const float*>(of_member(views, m).data());
+    add_in_rank_order({terms_.data(), static_cast<size_t>(members_)}, sum, count);
   }
 
   void push_to_all() {
     std::memcpy(exchange_.out(bytes_).data(), in_.data(), bytes_);
     publish(bytes_, all_alike(bytes_));
-    const auto views = exchange_.wait();
-    for (size_t r = 0; r < views.size(); ++r) terms_[r] = reinterpret_cast<const float*>(views[r].data());
-    add_in_rank_order({terms_.data(), views.size()}, out_.data(), count_);
+    add_views(exchange_.wait(), out_.data(), count_);
     exchange_.release();
   }
 
   void sum_by_owners() {
     std::memcpy(exchange_.out(bytes_).data(), in_.data(), bytes_);
-    std::array<size_t, kMaxRanks> ends;
-    for (int r = 0; r < ranks_; ++r) ends[static_cast<size_t>(r)] = first_of(r + 1) * sizeof(float);
-    const size_t own = first_of(rank_ + 1) - first_of(rank_);
+    std::array<size_t, kMaxRanks> ends{};  // who is no member owns nothing
+    size_t end = 0;
+    for (int r = 0; r < exchange_.ranks(); ++r) {
+      if (const int index = trial_.index_of(r); index >= 0) end = first_of(index + 1) * sizeof(float);
+      ends[static_cast<size_t>(r)] = end;
+    }
+    const size_t own = first_of(own_ + 1) - first_of(own_);
     published_us_ = now_us();
-    exchange_.scatter(next_entry_++, {ends.data(), static_cast<size_t>(ranks_)}, all_alike(own * sizeof(float)));
+    exchange_.scatter(next_entry_++, {ends.data(), static_cast<size_t>(exchange_.ranks())},
+                      all_alike(own * sizeof(float)));
     auto views = exchange_.wait();
-    for (size_t r = 0; r < views.size(); ++r) terms_[r] = reinterpret_cast<const float*>(views[r].data());
-    auto* const sums = reinterpret_cast<float*>(exchange_.out(own * sizeof(float)).data());
-    add_in_rank_order({terms_.data(), views.size()}, sums, own);
+    add_views(views, reinterpret_cast<float*>(exchange_.out(own * sizeof(float)).data()), own);
     exchange_.release();
 
-    for (int r = 0; r < ranks_; ++r)
-      incoming_[static_cast<size_t>(r)] = (first_of(r + 1) - first_of(r)) * sizeof(float);
-    publish(own * sizeof(float), {incoming_.data(), static_cast<size_t>(ranks_)});
+    for (int m = 0; m < members_; ++m)
+      incoming_[static_cast<size_t>(trial_.members[static_cast<size_t>(m)])] =
+          (first_of(m + 1) - first_of(m)) * sizeof(float);
+    publish(own * sizeof(float), {incoming_.data(), static_cast<size_t>(exchange_.ranks())});
     views = exchange_.wait();
-    for (int r = 0; r < ranks_; ++r) {
-      const auto& view = views[static_cast<size_t>(r)];
-      std::memcpy(out_.data() + first_of(r), view.data(), view.size());
+    for (int m = 0; m < members_; ++m) {
+      const auto view = of_member(views, m);
+      std::memcpy(out_.data() + first_of(m), view.data(), view.size());
     }
     exchange_.release();
   }
-  size_t first_of(int owner) const { return count_ * static_cast<size_t>(owner) / static_cast<size_t>(ranks_); }
+  size_t first_of(int owner) const { return count_ * static_cast<size_t>(owner) / static_cast<size_t>(members_); }
 
   // ---- what is timed
 
@@ -143,7 +157,7 @@ class LinkRun {
     begins.push_back(now_ns());
     push(sends, 0);
     ends.push_back(now_ns());
-    if (rank_ != from) check_vectors(1);
+    if (own_ != from) check_vectors(1);
   }
 
   void round_trip() {
@@ -162,7 +176,7 @@ class LinkRun {
     const int64_t begin = now_ns();
     for (int i = 0; i < kStreamPushes; ++i) push({i < pushes[0], i < pushes[1]}, i);
     const int64_t time = now_ns() - begin;
-    if (pushes[static_cast<size_t>(1 - rank_)] > 0) check_vectors(kStreamPushes);
+    if (pushes[static_cast<size_t>(1 - own_)] > 0) check_vectors(kStreamPushes);
     return time;
   }
 
@@ -179,9 +193,9 @@ class LinkRun {
 
   // ---- contents
 
-  // Each rank's vectors of each transfer have a seed of their own.
-  uint32_t seed_of(int rank, int index) const {
-    return trial_.seed + transfer_ * 97u + static_cast<uint32_t>(rank) * 31u + static_cast<uint32_t>(index);
+  // Each member's vectors of each transfer have a seed of their own.
+  uint32_t seed_of(int member, int index) const {
+    return trial_.seed + transfer_ * 97u + static_cast<uint32_t>(member) * 31u + static_cast<uint32_t>(index);
   }
   float* vector(std::vector<float>& vectors, int index) { return vectors.data() + static_cast<size_t>(index) * count_; }
 
@@ -189,7 +203,7 @@ class LinkRun {
     ++transfer_;
     for (int index = 0; index < vectors; ++index) {
       float* const to = vector(in_, index);
-      in_parts([&](size_t i) { to[i] = element(seed_of(rank_, index), i); });
+      in_parts([&](size_t i) { to[i] = element(seed_of(own_, index), i); });
     }
     std::fill_n(out_.begin(), static_cast<size_t>(vectors) * count_, -1.0f);  // nothing of an earlier transfer
   }
@@ -198,7 +212,7 @@ class LinkRun {
     for (int index = 0; index < vectors; ++index) {
       const float* const got = vector(out_, index);
       bool good = true;
-      in_parts([&](size_t i) { good = good && got[i] == element(seed_of(1 - rank_, index), i); });
+      in_parts([&](size_t i) { good = good && got[i] == element(seed_of(1 - own_, index), i); });
       count_transfer(good);
     }
   }
@@ -207,7 +221,7 @@ class LinkRun {
     bool good = true;
     in_parts([&](size_t i) {
       float sum = 0;
-      for (int r = 0; r < ranks_; ++r) sum += element(seed_of(r, 0), i);
+      for (int m = 0; m < members_; ++m) sum += element(seed_of(m, 0), i);
       good = good && out_[i] == sum;
     });
     count_transfer(good);
@@ -232,7 +246,7 @@ class LinkRun {
   Exchange& exchange_;
   TrialReport& report_;
   LinkTimes& times_;
-  const int rank_, ranks_;
+  const int rank_, own_, members_;  // this rank, its place among the members, their number
   const size_t bytes_, count_;
   std::vector<float> in_, out_;  // kStreamPushes vectors
   std::array<const float*, kMaxRanks> terms_ = {};
@@ -243,8 +257,17 @@ class LinkRun {
 };
 
 // One list of fields for both directions.
-template <class Field, class Report>
-void visit(Field&& field, Report& report) {
+template <class Field, class T>
+void visit(Field&& field, T& trial) requires std::same_as<std::remove_const_t<T>, LinkTrial> {
+  field("kind", trial.kind);
+  field("bytes", trial.bytes);
+  field("repeat", trial.repeat);
+  field("seed", trial.seed);
+  field("members", trial.members);
+}
+
+template <class Field, class T>
+void visit(Field&& field, T& report) requires std::same_as<std::remove_const_t<T>, TrialReport> {
   auto& times = report.times;
   field("first_begin", times.first_begin);
   field("first_end", times.first_end);
@@ -264,7 +287,31 @@ void visit(Field&& field, Report& report) {
   field("timed_out", report.timed_out);
 }
 
+template <class T>
+std::string write(const T& value) {
+  nlohmann::json object;
+  visit([&](const char* name, const auto& field) { object[name] = field; }, value);
+  return object.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+template <class T>
+T read(std::string_view text) {
+  T value;
+  try {
+    const auto object = nlohmann::json::parse(text);
+    visit([&](const char* name, auto& field) { object.at(name).get_to(field); }, value);
+  } catch (const nlohmann::json::exception& error) {
+    fail(ErrorKind::kInternal, "a message about links is not what it should be: {}", error.what());
+  }
+  return value;
+}
+
 }  // namespace
+
+int LinkTrial::index_of(int rank) const {
+  const auto at = std::ranges::find(members, rank);
+  return at == members.end() ? -1 : static_cast<int>(at - members.begin());
+}
 
 GateSchedule link_schedule(const LinkTrial& trial) {
   GateSchedule schedule;
@@ -284,8 +331,11 @@ GateSchedule link_schedule(const LinkTrial& trial) {
 TrialReport run_link_trial(const LinkTrial& trial, const LinkEnds& ends) {
   COPRIME_CHECK(trial.bytes > 0 && trial.bytes % 4 == 0 && trial.repeat > 0, "{} bytes, {} times", trial.bytes,
                 trial.repeat);
+  const int own = trial.index_of(ends.exchange.rank());
+  COPRIME_CHECK(own >= 0 && trial.members.size() > 1, "rank {} among {} members", ends.exchange.rank(),
+                trial.members.size());
   TrialReport report;
-  report.link = ends.exchange.link(ends.exchange.rank() == 0 ? 1 : 0);
+  report.link = ends.exchange.link(trial.members[own == 0 ? 1 : 0]);
   LinkRun run(trial, ends, report);
   try {
     trial.kind == LinkTrial::Kind::kPair ? run.pair() : run.gates();
@@ -296,21 +346,9 @@ TrialReport run_link_trial(const LinkTrial& trial, const LinkEnds& ends) {
   return report;
 }
 
-std::string to_json(const TrialReport& report) {
-  nlohmann::json object;
-  visit([&](const char* name, const auto& value) { object[name] = value; }, report);
-  return object.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
-}
-
-TrialReport trial_report_from_json(std::string_view text) {
-  TrialReport report;
-  try {
-    const auto object = nlohmann::json::parse(text);
-    visit([&](const char* name, auto& value) { object.at(name).get_to(value); }, report);
-  } catch (const nlohmann::json::exception& error) {
-    fail(ErrorKind::kInternal, "a link report is not what it should be: {}", error.what());
-  }
-  return report;
-}
+std::string to_json(const LinkTrial& trial) { return write(trial); }
+LinkTrial link_trial_from_json(std::string_view text) { return read<LinkTrial>(text); }
+std::string to_json(const TrialReport& report) { return write(report); }
+TrialReport trial_report_from_json(std::string_view text) { return read<TrialReport>(text); }
 
 }  // namespace coprime

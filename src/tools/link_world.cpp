@@ -1,180 +1,129 @@
 #include "tools/link_world.h"
 
-#include <poll.h>
-#include <sys/prctl.h>
-#include <sys/wait.h>
-#include <unistd.h>
+#include <algorithm>
 
-#include <csignal>
-#include <optional>
-
-#include "base/clock.h"
-#include "transport/channel.h"
-#include "transport/memory_limit.h"
+#include "base/error.h"
 
 namespace coprime {
 namespace {
 
-constexpr uint32_t kReport = 1;
-// How much longer than the time-out the others have when a member is lost: theirs passes first, and says more.
+// Making links has deadlines of its own, which pass first and say more.
+constexpr int kLinkingQuietMs = 16'000, kLinkingAfterFailureMs = 12'000;
+// A rank that makes or fills long vectors is quiet for a while.
+constexpr int kTrialQuietMs = 15'000;
+// How much longer than the time-out the others have when a member failed.
 constexpr int kGraceMs = 1000;
 
-// Everything that the members of one trial share, made before they are forked.
-struct SharedLinks {
-  std::shared_ptr<const ShmRegion> region;
-  std::shared_ptr<const BareMemory> bare_memory;
-  std::vector<std::vector<UniqueFd>> mesh, bare_mesh;
-  std::shared_ptr<const ProgressPage> progress;
-};
+const World::Patience kLinking{
+    .quiet_ms = kLinkingQuietMs, .after_failure_ms = kLinkingAfterFailureMs, .survives = true};
 
-SharedLinks make_links(const LocalLinkOptions& options, const LinkTrial& trial, int members) {
-  SharedLinks links;
-  links.progress = std::make_shared<const ProgressPage>(ProgressPage::create(members));
-  const auto bytes = static_cast<size_t>(trial.bytes);
-  if (options.tcp) {
-    links.mesh = loopback_mesh(members);
-    links.bare_mesh = loopback_mesh(members);
-  } else {
-    links.region =
-        std::make_shared<const ShmRegion>(ShmRegion::create(members, largest_slot_bytes(link_schedule(trial))));
-    links.bare_memory = std::make_shared<const BareMemory>(members, bytes);
-  }
-  return links;
-}
+bool tells_failure(const Message& message) { return !trial_report_from_json(message_text(message)).failure.empty(); }
 
-TrialReport run_member(const LocalLinkOptions& options, const LinkTrial& trial, SharedLinks links, int rank,
-                       int members) {
-  WorldLinks joined{.rank = rank, .ranks = members, .region = links.region};
-  const bool own_core = usable_cores() >= members;
-  std::unique_ptr<BareExchange> bare;
-  if (options.tcp) {
-    for (UniqueFd& socket : links.mesh[static_cast<size_t>(rank)]) joined.peers.push_back({std::move(socket), nullptr});
-    bare = std::make_unique<BareSockets>(std::move(links.bare_mesh[static_cast<size_t>(rank)]), rank,
-                                         static_cast<size_t>(trial.bytes), own_core);
-    links.mesh.clear();  // the others' ends: who is gone shall be seen to be gone
-    links.bare_mesh.clear();
-  } else {
-    for (int member = 0; member < members; ++member) joined.region_ranks.push_back(member);
-    bare = std::make_unique<BareWindow>(links.bare_memory, rank, own_core);
-  }
-  const ExchangeSettings settings{.wait = choose_wait_policy(usable_cores(), members, 1),
-                                  .timeout_ms = options.timeout_ms};
-  Exchange exchange(std::move(joined), link_schedule(trial), links.progress, settings);
-  return run_link_trial(trial, {exchange, *links.progress, bare.get(), options.timeout_ms});
-}
-
-// A forked member. Its process is ended and reaped with the object.
-class Member {
- public:
-  template <class Body>
-  explicit Member(const Body& body) : channels_(Channel::make_pair()) {
-    const pid_t parent = ::getpid();
-    process_ = ::fork();
-    if (process_ < 0) fail(ErrorKind::kInternal, "cannot start a rank: {}", errno_text(errno));
-    if (process_ > 0) {
-      channels_.second.reset();
-      return;
-    }
-    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (::getppid() != parent) ::_exit(1);
-    channels_.first.reset();
-    ::_exit(speak(body));
-  }
-  Member(Member&& other) noexcept : channels_(std::move(other.channels_)), process_(std::exchange(other.process_, 0)) {}
-  ~Member() {
-    if (process_ <= 0) return;
-    ::kill(process_, SIGKILL);
-    ::waitpid(process_, nullptr, 0);
-  }
-
-  Channel& channel() { return *channels_.first; }
-
- private:
-  struct Ends {
-    std::optional<Channel> first, second;
-    explicit Ends(std::pair<Channel, Channel> pair) : first(std::move(pair.first)), second(std::move(pair.second)) {}
-  };
-
-  template <class Body>
-  int speak(const Body& body) {
-    TrialReport report;
-    try {
-      report = body();
-    } catch (const std::exception& error) {
-      report.failure = error.what();
-    }
-    try {
-      const std::string text = to_json(report);
-      channels_.second->send(kReport, std::as_bytes(std::span(text)));
-      return 0;
-    } catch (const std::exception&) {
-      return 1;  // the parent is gone, or will see the channel closed
-    }
-  }
-
-  Ends channels_;
-  pid_t process_ = 0;
-};
-
-// The member's report once it is there or the member is gone; nothing before.
-std::optional<TrialReport> read_report(Channel& channel, int rank) {
-  Message message;
-  const Channel::Received received = channel.receive(message, 0);
-  if (received == Channel::Received::kTimeout) return std::nullopt;
-  if (received == Channel::Received::kMessage)
-    return trial_report_from_json({reinterpret_cast<const char*>(message.bytes.data()), message.bytes.size()});
-  TrialReport lost;
-  lost.failure = fmt::format("rank {}'s process ended before it reported", rank);
-  return lost;
-}
-
-void check_memory(const LinkTrial& trial, int members) {
-  // Slots and the floor's, two of each, and a rank's own vectors.
-  const int64_t vectors = 4 + 2 * kStreamPushes, needed = members * vectors * trial.bytes;
-  const int64_t available = available_memory_bytes();
-  if (needed < available) return;
-  fail(ErrorKind::kUsage,
-       "{} ranks with vectors of {} bytes need {} MiB, {} MiB are available: leave out large --sizes", members,
-       trial.bytes, needed >> 20, available >> 20);
+TrialReport failed(std::string why) {
+  TrialReport report;
+  report.failure = std::move(why);
+  return report;
 }
 
 }  // namespace
 
-std::vector<TrialReport> LocalLinkWorld::run(const LinkTrial& trial, std::span<const int> members) {
-  const int count = static_cast<int>(members.size());
-  check_memory(trial, count);
-  std::vector<Member> processes;
-  processes.reserve(members.size());
-  {
-    SharedLinks links = make_links(options_, trial, count);
-    for (int rank = 0; rank < count; ++rank)
-      processes.emplace_back([&] { return run_member(options_, trial, std::move(links), rank, count); });
+RankedLinkWorld::RankedLinkWorld(const LinkWorldOptions& options)
+    : options_(options),
+      world_(options.ranks, options.launch, options.remote, [this](const std::string& line) { report_once(line); }) {
+  const std::vector<LinkStart> starts = link_starts(world_, options.remote,
+                                                    {.threads = 1,
+                                                     .gate_timeout_ms = options.timeout_ms,
+                                                     .port = options.port,
+                                                     .wire_auth = options.wire_auth,
+                                                     .verbs = options.verbs,
+                                                     .ucx = options.wish == Link::kUcx});
+  try {
+    for (const LinkStart& start : starts) world_.send_json(start.rank, MessageType::kMeasure, start);
+    for (const Message& message : world_.collect(MessageType::kFacts, "before the first trial"))
+      facts_.push_back(from_json<RankFacts>(message_text(message)));
+    check_wish();
+  } catch (const Error& error) {
+    world_.stop(error.what());
+    throw;
   }
-  std::vector<std::optional<TrialReport>> reports(members.size());
-  std::optional<int64_t> deadline_us;  // once a member failed
-  for (size_t missing = members.size(); missing > 0;) {
-    if (deadline_us && now_us() > *deadline_us) break;
-    std::array<pollfd, kMaxRanks> fds{};
-    for (size_t i = 0; i < members.size(); ++i) fds[i] = {reports[i] ? -1 : processes[i].channel().fd(), POLLIN, 0};
-    ::poll(fds.data(), members.size(), 100);
-    for (size_t i = 0; i < members.size(); ++i) {
-      if (reports[i] || fds[i].revents == 0) continue;
-      reports[i] = read_report(processes[i].channel(), members[i]);
-      if (!reports[i]) continue;
-      --missing;
-      if (!reports[i]->failure.empty() && !deadline_us)
-        deadline_us = now_us() + (int64_t{options_.timeout_ms} + kGraceMs) * 1000;
-    }
+}
+
+RankedLinkWorld::~RankedLinkWorld() { world_.stop({}); }
+
+// Each trial makes links, and would say the same again.
+void RankedLinkWorld::report_once(const std::string& line) {
+  if (options_.report && reported_.insert(line).second) options_.report(line);
+}
+
+// A wish that two ranks cannot be granted is told before anything is measured.
+void RankedLinkWorld::check_wish() const {
+  const std::vector<RankPlace> places = places_of(facts_);
+  for (int a = 0; a < ranks(); ++a) {
+    const std::vector<int> group = memory_group(options_.wish, places, a);
+    for (int b = a + 1; b < ranks(); ++b)
+      choose_link(options_.wish, places, a, b, std::ranges::find(group, b) != group.end(), {});
   }
-  std::vector<TrialReport> all;
-  for (size_t i = 0; i < members.size(); ++i) {
-    if (reports[i]) {
-      all.push_back(std::move(*reports[i]));
-      continue;
+}
+
+std::vector<LinkHost> RankedLinkWorld::hosts() const {
+  std::vector<std::string> identities;
+  std::vector<LinkHost> hosts;
+  for (int rank = 0; rank < ranks(); ++rank) {
+    const RankFacts& facts = facts_[static_cast<size_t>(rank)];
+    const auto known = std::ranges::find(identities, facts.host);
+    const auto at = static_cast<size_t>(known - identities.begin());
+    if (known == identities.end()) {
+      identities.push_back(facts.host);
+      hosts.push_back({world_.host(rank).empty() ? "this host" : world_.host(rank), {}, facts.cores});
     }
-    TrialReport stuck;
-    stuck.failure = fmt::format("rank {} did not report when another had failed", members[i]);
-    all.push_back(std::move(stuck));
+    hosts[at].ranks.push_back(rank);
+  }
+  return hosts;
+}
+
+// Why the members have no links; empty: they have.
+std::string RankedLinkWorld::connect(const LinkTrial& trial, uint32_t members) {
+  const std::string text = to_json(trial);
+  for (const int rank : trial.members) world_.send(rank, MessageType::kTrial, std::as_bytes(std::span(text)));
+  try {
+    epoch_ += 2;
+    for (std::string& note : make_links(world_, facts_, {options_.wish, epoch_, members, kLinking}).notes) {
+      if (std::ranges::find(notes_, note) == notes_.end()) notes_.push_back(std::move(note));
+    }
+    return {};
+  } catch (const Error& error) {
+    for (const int rank : trial.members) {
+      if (!world_.answers(rank)) return world_.loss(rank);
+    }
+    if (error.kind() != ErrorKind::kLink) throw;
+    return error.what();
+  }
+}
+
+std::vector<TrialReport> RankedLinkWorld::run(const LinkTrial& trial) {
+  uint32_t members = 0;
+  for (const int rank : trial.members) members |= 1u << rank;
+  std::vector<TrialReport> all(trial.members.size());
+  if (std::string why = connect(trial, members); !why.empty()) {
+    all[0] = failed(std::move(why));
+    return all;
+  }
+  for (const int rank : trial.members) world_.send(rank, MessageType::kBeginTrial, {});
+  std::vector<RankReport> reports = world_.listen(MessageType::kTrialReport,
+                                                  {.quiet_ms = options_.timeout_ms + kTrialQuietMs,
+                                                   .after_failure_ms = options_.timeout_ms + kGraceMs,
+                                                   .for_movers = true,
+                                                   .survives = true,
+                                                   .tells_failure = tells_failure},
+                                                  members);
+  for (size_t m = 0; m < all.size(); ++m) {
+    const int rank = trial.members[m];
+    RankReport& report = reports[static_cast<size_t>(rank)];
+    if (report.kind == RankReport::Kind::kMessage) {
+      all[m] = trial_report_from_json(message_text(report.message));
+    } else {
+      all[m] = failed(report.kind == RankReport::Kind::kFailed ? report.failure.text : world_.loss(rank));
+    }
   }
   return all;
 }

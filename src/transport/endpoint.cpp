@@ -28,9 +28,9 @@ constexpr int64_t kReportUs = 5'000'000;
 constexpr int kBacklog = 128;
 constexpr int kBufferBytes = 4 << 20;
 
-// Quiet connections are probed after 5 s, every 2 s.
-constexpr int kKeepAliveIdleS = 5, kKeepAliveIntervalS = 2;
-constexpr int kControlSilenceMs = 15'000;
+// Quiet connections are probed after 2 s, every second.
+constexpr int kKeepAliveIdleS = 2, kKeepAliveIntervalS = 1;
+constexpr int kControlSilenceMs = 5'000;
 constexpr int kDataSilenceMs = 75'000;  // above the longest time-out of a gate, 60 s
 
 void set_option(int fd, int level, int option, int value) { ::setsockopt(fd, level, option, &value, sizeof value); }

@@ -96,7 +96,7 @@ TEST(Dial, ends_are_tuned_and_know_each_other) {
   };
   EXPECT_EQ(option(IPPROTO_TCP, TCP_NODELAY), 1);
   EXPECT_EQ(option(SOL_SOCKET, SO_KEEPALIVE), 1);
-  EXPECT_EQ(option(IPPROTO_TCP, TCP_USER_TIMEOUT), 15'000);
+  EXPECT_EQ(option(IPPROTO_TCP, TCP_USER_TIMEOUT), 5'000);
 }
 
 TEST(Dial, tries_again_until_somebody_listens) {

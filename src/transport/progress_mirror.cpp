@@ -23,7 +23,7 @@ namespace coprime {
 namespace {
 
 constexpr int64_t kPeriodUs = 20'000;
-constexpr int64_t kHeartbeatUs = 1'000'000;
+constexpr int64_t kHeartbeatUs = 250'000;
 
 // All that one side knows, little-endian. Lines of ranks without a bit in `ranks` say nothing.
 struct Frame {
@@ -163,7 +163,7 @@ ProgressMirror::ProgressMirror(std::shared_ptr<const ProgressPage> page, uint32_
     : page_(std::move(page)), mine_(mine), socket_(std::move(socket)), wake_(make_bell()) {
   COPRIME_CHECK(page_->kind() == ProgressPage::Kind::kMirror && (mine & ~all_ranks(*page_)) == 0, "ranks {:#x} of {}",
                 mine, page_->ranks());
-  page_->set_connected(true);
+  page_->set_front_heard(now_us());
   thread_ = std::thread([this] { run(); });
 }
 
@@ -177,6 +177,7 @@ void ProgressMirror::run() {
   const uint32_t others = all_ranks(*page_) & ~mine_;
   while (stream.open()) {
     if (const std::optional<Frame> frame = stream.receive()) {
+      page_->set_front_heard(now_us());
       write_page(*page_, *frame, others);
       page_->adopt_verdict(frame->verdict);
     }
@@ -185,7 +186,7 @@ void ProgressMirror::run() {
     ::poll(fds.data(), fds.size(), kPeriodUs / 1000);
     if (fds[1].revents != 0) break;
   }
-  page_->set_connected(false);
+  page_->set_front_heard(0);
 }
 
 struct ProgressHub::State {

@@ -4,8 +4,8 @@
 // The mirror copies its host's counters and claims to the front, about every 20 ms if they have changed, and writes
 // what it hears of the others into its page; the hub settles claims (the first wins), keeps the front's page, and
 // passes all on at once. Counters are finished work: they are copied and never advanced here, so that a host whose
-// ranks stand still is seen to stand still. A heartbeat goes out every second, for no other reason than that the kernel
-// then notices a cut cable; it counts as nobody's progress.
+// ranks stand still is seen to stand still. A heartbeat goes out four times a second, so that the kernel notices a cut
+// cable, and a rank whose step failed knows whether there still is a front to wait for; it counts as nobody's progress.
 //
 // A frame is the sender's whole state in a fixed size, so that a slow reader gets the newest one and never delays
 // anybody.

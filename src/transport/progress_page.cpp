@@ -32,7 +32,7 @@ struct ProgressPage::Header {
   uint64_t magic;
   uint64_t ranks;
   alignas(128) std::atomic<uint64_t> verdict;  // the front's page: by compare-and-exchange; a mirroring one: the mirror
-  std::atomic<uint32_t> connected;             // a mirroring page: the mirror
+  std::atomic<int64_t> front_heard_us;         // a mirroring page: the mirror
 };
 
 ProgressPage ProgressPage::create(int ranks, Kind kind) {
@@ -90,7 +90,7 @@ Culprit ProgressPage::settle(uint32_t epoch, int rank, int blamed) const {
   const int64_t deadline_us = now_us() + kSettleUs;
   while (true) {
     if (const std::optional<Culprit> culprit = verdict(epoch)) return *culprit;
-    if (header().connected.load(std::memory_order_acquire) == 0 || now_us() >= deadline_us) return own;
+    if (header().front_heard_us.load(std::memory_order_acquire) == 0 || now_us() >= deadline_us) return own;
     const timespec pause = {.tv_sec = 0, .tv_nsec = 500'000};
     ::nanosleep(&pause, nullptr);
   }
@@ -110,8 +110,12 @@ void ProgressPage::adopt_verdict(uint64_t verdict) const {
   }
 }
 
-void ProgressPage::set_connected(bool connected) const {
-  header().connected.store(connected ? 1 : 0, std::memory_order_release);
+void ProgressPage::set_front_heard(int64_t time_us) const {
+  header().front_heard_us.store(time_us, std::memory_order_release);
+}
+
+bool ProgressPage::front_is_silent(int64_t for_us) const {
+  return kind_ == Kind::kMirror && now_us() - header().front_heard_us.load(std::memory_order_acquire) > for_us;
 }
 
 }  // namespace coprime

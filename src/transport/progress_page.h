@@ -76,7 +76,10 @@ class ProgressPage {
   uint64_t verdict_word() const { return verdict_cell().load(std::memory_order_acquire); }
   void adopt_claim(int rank, uint64_t claim) const;  // the front's page: settles a rank's claim, if it is a valid one
   void adopt_verdict(uint64_t verdict) const;        // a mirroring page: newer epochs replace older ones
-  void set_connected(bool connected) const;          // a mirroring page: whether there is a front to wait for
+  void set_front_heard(int64_t time_us) const;       // a mirroring page: when the front was last heard; 0: it is gone
+
+  // A mirroring page: the front was not heard for so long, or is gone. Never true on the front's own.
+  bool front_is_silent(int64_t for_us) const;
 
  private:
   struct alignas(128) Line {

@@ -83,7 +83,7 @@ TEST(ProgressPage, a_mirroring_page_waits_for_the_front) {
   EXPECT_EQ(ProgressPage::attach(duplicate(page.fd())).kind(), Kind::kMirror);
   const ProgressPage front = ProgressPage::create(3);
   front.settle(1, 0, 2);
-  page.set_connected(true);
+  page.set_front_heard(now_us());
   std::thread mirror([&] {
     while (page.claim_word(1) == 0) std::this_thread::yield();
     front.adopt_claim(1, page.claim_word(1));
@@ -98,7 +98,7 @@ TEST(ProgressPage, a_mirroring_page_takes_its_own_word_when_none_comes_from_the_
   const int64_t start_us = now_us();
   EXPECT_EQ(page.settle(1, 1, 0), (Culprit{1, 0}));  // no front
   EXPECT_LT(now_us() - start_us, 40'000);
-  page.set_connected(true);
+  page.set_front_heard(now_us());
   EXPECT_EQ(page.settle(1, 1, 0), (Culprit{1, 0}));  // a front that says nothing
   EXPECT_GE(now_us() - start_us, ProgressPage::kSettleUs);
   EXPECT_EQ(page.verdict(1), std::nullopt);  // the mirror alone writes it

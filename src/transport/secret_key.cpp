@@ -12,6 +12,7 @@
 
 #include "base/check.h"
 #include "base/error.h"
+#include "base/hex.h"
 #include "base/unique_fd.h"
 
 namespace coprime {
@@ -39,13 +40,6 @@ bool read_text(int fd, KeyText& text) {
     if (text.view().find('\n') != std::string_view::npos) break;
   }
   return true;
-}
-
-int digit(char c) {
-  if (c >= '0' && c <= '9') return c - '0';
-  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
-  if (c >= 'A' && c <= 'F') return c - 'A' + 10;
-  return -1;
 }
 
 const unsigned char* raw(std::span<const std::byte> bytes) {
@@ -104,12 +98,7 @@ SecretKey make_secret_key() {
   return key;
 }
 
-std::string to_hex(const SecretKey& key) {
-  std::string text;
-  text.reserve(kHexDigits);
-  for (const std::byte byte : key.bytes()) text += fmt::format("{:02x}", static_cast<unsigned>(byte));
-  return text;
-}
+std::string to_hex(const SecretKey& key) { return to_hex(key.bytes()); }
 
 SecretKey secret_key_from_hex(std::string_view text, std::string_view where) {
   if (text.ends_with('\n')) text.remove_suffix(1);
@@ -121,7 +110,7 @@ SecretKey secret_key_from_hex(std::string_view text, std::string_view where) {
   }
   std::array<std::byte, SecretKey::kBytes> bytes;
   for (size_t i = 0; i < bytes.size(); ++i) {
-    const int high = digit(text[2 * i]), low = digit(text[2 * i + 1]);
+    const int high = hex_digit(text[2 * i]), low = hex_digit(text[2 * i + 1]);
     if (high < 0 || low < 0) {
       fail(ErrorKind::kUsage, "{} holds something else at character {}: {}", where, 2 * i + (high < 0 ? 1 : 2), kForm);
     }

@@ -1,16 +1,13 @@
 #include "transport/side_channel.h"
 
 #include <gtest/gtest.h>
-#include <sys/socket.h>
+
+#include "transport/testing.h"
 
 namespace coprime {
 namespace {
 
-std::pair<UniqueFd, UniqueFd> stream_pair() {
-  int ends[2];
-  EXPECT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
-  return {UniqueFd(ends[0]), UniqueFd(ends[1])};
-}
+using testing::stream_pair;
 
 TEST(SideChannel, barriers_arrive_in_order_and_whole) {
   auto [a_end, b_end] = stream_pair();

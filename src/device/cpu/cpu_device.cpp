@@ -19,6 +19,7 @@ constexpr int64_t kChunkedRows = 16;
 // An operation on fewer elements than this is done by the caller alone: waking the others would cost more.
 constexpr int64_t kAloneElements = 1 << 14;
 constexpr int64_t kAloneWeightBytes = 1 << 15;
+constexpr size_t kLineBytes = 64;
 constexpr int64_t kAttentionRows = 16;  // of one work item
 // Long operations are counted in parts of about this size.
 constexpr int64_t kCountedProducts = 1 << 26, kCountedRows = 64;
@@ -74,14 +75,10 @@ class CpuDevice final : public Device {
 
   void linear(View x, std::span<const LinearTask> tasks) override {
     check_linear(x, tasks);
-    int64_t bytes = 0;
-    for (const LinearTask& task : tasks)
-      bytes += tiles_of(task.weight->rows) * tile_bytes(linear_values(*task.weight).type, x.columns);
-    if (bytes * x.rows < kAloneWeightBytes) {
-      multiply_part(x, tasks, 0, bytes);
+    if (std::ranges::none_of(tasks, [](const LinearTask& task) { return task.weight->inputs.has_value(); })) {
+      multiply(x, tasks);
     } else {
-      const int threads = pool_.threads();
-      pool_.run([&](int thread) { multiply_part(x, tasks, bytes * thread / threads, bytes * (thread + 1) / threads); });
+      for (const LinearTask& task : tasks) multiply(inputs_of(x, *task.weight), {&task, 1});
     }
     counter_.add();
   }
@@ -102,6 +99,16 @@ class CpuDevice final : public Device {
         rows_.rms_norm(row, residual.columns, weight, eps, normed.row(r));
       }
     });
+  }
+
+  void expect_add_norm(View residual, const float* weight) override {
+    if (residual.rows != 1) return;  // many rows do not stay in the first caches
+    const auto bytes = static_cast<size_t>(residual.columns) * sizeof(float);
+    for (size_t at = 0; at < bytes; at += kLineBytes) {
+      __builtin_prefetch(reinterpret_cast<const std::byte*>(residual.data) + at, 1);
+      if (weight == nullptr) continue;
+      __builtin_prefetch(reinterpret_cast<const std::byte*>(weight) + at);
+    }
   }
 
   void zero(View out) override {
@@ -253,8 +260,38 @@ class CpuDevice final : public Device {
     }
   }
 
+  // x, or its columns where the weight holds them.
+  View inputs_of(View x, const Weight& weight) {
+    if (!weight.inputs) return x;
+    const auto bytes = static_cast<size_t>(x.rows * weight.columns) * sizeof(float);
+    if (held_.size() < bytes) held_ = Buffer(bytes);
+    const View held = make_view(held_.as<float>(), x.rows, weight.columns);
+    by_rows(x.rows, weight.columns, [&](int64_t r) { place_inputs(weight, x.row(r), held.row(r)); });
+    return held;
+  }
+
+  // Of weights that hold exactly x's columns.
+  void multiply(View x, std::span<const LinearTask> tasks) {
+    int64_t bytes = 0;
+    bool blocks = false;
+    for (const LinearTask& task : tasks) {
+      const DType type = linear_values(*task.weight).type;
+      bytes += tiles_of(task.weight->rows) * tile_bytes(type, x.columns);
+      blocks = blocks || is_block(type);
+    }
+    if (blocks) reserve_scratch(kTileRows * x.columns);
+    if (bytes * x.rows < kAloneWeightBytes) {
+      multiply_part(x, tasks, 0, bytes, 0);
+    } else {
+      const int threads = pool_.threads();
+      pool_.run([&](int thread) {
+        multiply_part(x, tasks, bytes * thread / threads, bytes * (thread + 1) / threads, thread);
+      });
+    }
+  }
+
   // The tiles whose first byte, counted through the weights of all tasks, lies in [begin, end).
-  void multiply_part(View x, std::span<const LinearTask> tasks, int64_t begin, int64_t end) const {
+  void multiply_part(View x, std::span<const LinearTask> tasks, int64_t begin, int64_t end, int thread) const {
     int64_t offset = 0;
     for (const LinearTask& task : tasks) {
       const Weight& weight = *task.weight;
@@ -270,7 +307,26 @@ class CpuDevice final : public Device {
       work.weight = values.bytes.data();
       work.bias = linear_bias(weight);
       work.rows = weight.rows;
-      multiply_blocks(linear_.at(values.type), work, x, task.y);
+      if (is_block(values.type)) {
+        multiply_dequantized(values, work, x, task.y, scratch_.as<float>() + thread * kTileRows * x.columns);
+      } else {
+        multiply_blocks(linear_.at(values.type), work, x, task.y);
+      }
+    }
+  }
+
+  // One tile after the other as F32: `tile` has room for it.
+  void multiply_dequantized(const Component& values, const LinearWork& work, View x, View y, float* tile) const {
+    for (int64_t t = work.first_tile; t < work.last_tile; ++t) {
+      const int64_t row = t * kTileRows, rows = std::min<int64_t>(kTileRows, work.rows - row);
+      dequantize_tile(values, x.columns, row, rows, tile);
+      LinearWork part;
+      part.weight = reinterpret_cast<const std::byte*>(tile);
+      part.bias = work.bias == nullptr ? nullptr : work.bias + row;
+      part.rows = rows;
+      part.first_tile = 0;
+      part.last_tile = 1;
+      multiply_blocks(linear_.at(DType::kF32), part, x, y.column_range(row, rows));
     }
   }
 
@@ -348,7 +404,7 @@ class CpuDevice final : public Device {
   ByType<AttentionFn> attention_;
   const RowKernels& rows_;
   const DeltaNetKernels& delta_net_;
-  Buffer scratch_;
+  Buffer scratch_, held_;
   WorkerPool pool_;  // last: its threads use the rest
 };
 

@@ -77,12 +77,13 @@ class ReferenceDevice final : public Device {
       const Weight& weight = *task.weight;
       const Component& values = linear_values(weight);
       const float* bias = linear_bias(weight);
-      row_.resize(static_cast<size_t>(x.columns));
+      const View in = inputs_of(x, weight);
+      row_.resize(static_cast<size_t>(in.columns));
       for (int64_t n = 0; n < weight.rows; ++n) {
-        for (int64_t k = 0; k < x.columns; ++k) row_[static_cast<size_t>(k)] = packed_value(values, x.columns, n, k);
-        for (int64_t m = 0; m < x.rows; ++m) {
+        dequantize_row(values, in.columns, n, row_.data());
+        for (int64_t m = 0; m < in.rows; ++m) {
           float sum = 0;
-          for (int64_t k = 0; k < x.columns; ++k) sum = std::fma(row_[static_cast<size_t>(k)], x.row(m)[k], sum);
+          for (int64_t k = 0; k < in.columns; ++k) sum = std::fma(row_[static_cast<size_t>(k)], in.row(m)[k], sum);
           task.y.row(m)[n] = bias != nullptr ? sum + bias[n] : sum;
         }
         counter_.add();
@@ -239,6 +240,15 @@ class ReferenceDevice final : public Device {
   std::string description() const override { return "cpu reference, 1 thread"; }
 
  private:
+  // x, or its columns where the weight holds them.
+  View inputs_of(View x, const Weight& weight) {
+    if (!weight.inputs) return x;
+    held_.resize(static_cast<size_t>(x.rows * weight.columns));
+    const View held = make_view(held_.data(), x.rows, weight.columns);
+    for (int64_t r = 0; r < x.rows; ++r) place_inputs(weight, x.row(r), held.row(r));
+    return held;
+  }
+
   static void norm_row(const float* x, int64_t count, const float* weight, float eps, float* y) {
     const float scale = rms_scale(x, count, eps);
     for (int64_t c = 0; c < count; ++c) y[c] = (x[c] * scale) * weight[c];
@@ -325,7 +335,7 @@ class ReferenceDevice final : public Device {
   }
 
   WorkCounter counter_;
-  std::vector<float> row_;  // of a weight
+  std::vector<float> row_, held_;  // of a weight; x as a weight wants it
 };
 
 }  // namespace

@@ -39,7 +39,7 @@ MessageStream::MessageStream(UniqueFd socket, size_t max_message_bytes)
 
 bool MessageStream::send(std::span<const std::byte> payload, uint32_t tag) {
   if (sent_ == 0) {
-    sending_ = {kMagic, static_cast<uint32_t>(payload.size()), ++messages_sent_, now_us(), tag, 0};
+    sending_ = {kMagic, static_cast<uint32_t>(payload.size()), messages_sent_ + 1, now_us(), tag, 0};
   }
   const size_t total = sizeof sending_ + payload.size();
   while (sent_ < total && !sends_vanish_) {
@@ -61,6 +61,7 @@ bool MessageStream::send(std::span<const std::byte> payload, uint32_t tag) {
     }
   }
   sent_ = 0;
+  ++messages_sent_;
   return true;
 }
 

@@ -1,29 +1,15 @@
 // What the tests of queue pairs over soft_uc share: registered buffers, single requests, two ends in one thread.
 #pragma once
 
-#include <sys/socket.h>
-
 #include <array>
 #include <memory>
 #include <utility>
 #include <vector>
 
-#include "base/error.h"
 #include "transport/soft_uc/soft_uc_queue_pair.h"
+#include "transport/testing.h"
 
 namespace coprime::testing {
-
-inline std::vector<std::byte> pattern(size_t bytes, uint64_t seed) {
-  std::vector<std::byte> data(bytes);
-  for (size_t i = 0; i < bytes; ++i) data[i] = static_cast<std::byte>((i * 2654435761u + seed * 977) >> 11);
-  return data;
-}
-
-inline std::pair<UniqueFd, UniqueFd> stream_pair() {
-  int ends[2];
-  if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) fail(ErrorKind::kLink, "no socket pair");
-  return {UniqueFd(ends[0]), UniqueFd(ends[1])};
-}
 
 inline void post_receive(QueuePair& pair, uint64_t id, std::span<std::byte> buffer, uint64_t label = 0) {
   const WorkRequest request = {.id = id, .data = buffer.data(), .bytes = buffer.size(), .label = label};

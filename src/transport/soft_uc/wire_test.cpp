@@ -65,6 +65,21 @@ TEST(SoftUcWire, frames_that_are_not_the_next_one_end_the_pair_before_they_are_u
   }
 }
 
+TEST(SoftUcWire, a_message_that_finds_no_room_at_first_keeps_its_number) {
+  auto [near, far] = testing::stream_pair();
+  const std::vector<std::byte> payload(1000);
+  MessageStream sender(std::move(near), payload.size()), receiver(std::move(far), payload.size());
+  int sent = 0, received = 0;
+  while (sender.send(payload)) ++sent;
+  EXPECT_FALSE(sender.send(payload));
+  bool last = false;
+  for (int looks = 0; received <= sent && looks < 100'000; ++looks) {
+    if (!last) last = sender.send(payload);
+    if (receiver.receive()) ++received;
+  }
+  EXPECT_EQ(received, sent + 1) << receiver.failure();
+}
+
 TEST(SoftUcWire, a_frame_cut_anywhere_is_put_together) {
   const auto bytes = frame(1, 300);
   for (size_t cut = 1; cut < bytes.size(); ++cut) {

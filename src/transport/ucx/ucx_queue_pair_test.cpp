@@ -2,7 +2,6 @@
 #include "transport/ucx/ucx_queue_pair.h"
 
 #include <gtest/gtest.h>
-#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -12,23 +11,15 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "transport/testing.h"
 
 namespace coprime {
 namespace {
 
+using testing::pattern;
+using testing::stream_pair;
+
 constexpr int64_t kPatienceUs = 20'000'000;
-
-std::vector<std::byte> pattern(size_t bytes, uint64_t seed) {
-  std::vector<std::byte> data(bytes);
-  for (size_t i = 0; i < bytes; ++i) data[i] = static_cast<std::byte>((i * 2654435761u + seed * 977) >> 11);
-  return data;
-}
-
-std::pair<UniqueFd, UniqueFd> stream_pair() {
-  int ends[2];
-  EXPECT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
-  return {UniqueFd(ends[0]), UniqueFd(ends[1])};
-}
 
 std::string refusal(auto&& action) {
   try {

@@ -9,8 +9,8 @@
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "base/unique_fd.h"
 #include "transport/authenticated_queue_pair.h"
+#include "transport/testing.h"
 #include "transport/verbs/testing/fake_verbs.h"
 #include "transport/verbs/verbs_device.h"
 #include "transport/verbs/verbs_queue_pair.h"
@@ -18,11 +18,7 @@
 namespace coprime {
 namespace {
 
-std::pair<UniqueFd, UniqueFd> stream_pair() {
-  int ends[2];
-  EXPECT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
-  return {UniqueFd(ends[0]), UniqueFd(ends[1])};
-}
+using testing::stream_pair;
 
 struct Outcome {
   VerbsLink link;

@@ -1,0 +1,297 @@
+#include "device/cpu/quant/quant_layout.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+
+#include "base/check.h"
+#include "base/number_formats.h"
+
+namespace coprime {
+namespace {
+
+const uint8_t* bytes_of(std::span<const std::byte> block) { return reinterpret_cast<const uint8_t*>(block.data()); }
+
+uint16_t half_at(const uint8_t* bytes) { return static_cast<uint16_t>(bytes[0] | bytes[1] << 8); }
+
+// ---- blocks of the file
+
+// 32 elements as the file has them: codes in the order of columns, and what belongs to them.
+struct FileBlock {
+  uint8_t code[kQuantBlock];
+  uint16_t scale = 0, minimum = 0;  // f16 bits, or e8m0; of the block, or of the 256 that it lies in
+  uint8_t factor[2] = {}, minimum_factor[2] = {};
+};
+
+// Nibbles of 16 bytes: elements 0 to 15 low, 16 to 31 high.
+void split_nibbles(const uint8_t* quants, FileBlock& out) {
+  for (int i = 0; i < 16; ++i) {
+    out.code[i] = quants[i] & 15;
+    out.code[i + 16] = quants[i] >> 4;
+  }
+}
+
+// The 6-bit factors of Q4_K and Q5_K, in 12 bytes.
+void split_factors(const uint8_t* packed, int block, FileBlock& out) {
+  if (block < 4) {
+    out.factor[0] = packed[block] & 63;
+    out.minimum_factor[0] = packed[block + 4] & 63;
+  } else {
+    out.factor[0] = static_cast<uint8_t>((packed[block + 4] & 15) | (packed[block - 4] >> 6) << 4);
+    out.minimum_factor[0] = static_cast<uint8_t>(packed[block + 4] >> 4 | (packed[block] >> 6) << 4);
+  }
+}
+
+FileBlock split_q5(const uint8_t* in, int header) {
+  FileBlock out;
+  out.scale = half_at(in);
+  if (header == 4) out.minimum = half_at(in + 2);
+  uint32_t high;
+  std::memcpy(&high, in + header, 4);
+  split_nibbles(in + header + 4, out);
+  for (int i = 0; i < kQuantBlock; ++i) out.code[i] |= static_cast<uint8_t>((high >> i & 1) << 4);
+  return out;
+}
+
+FileBlock split_q2_k(const uint8_t* in, int block) {
+  FileBlock out;
+  out.scale = half_at(in + 80);
+  out.minimum = half_at(in + 82);
+  const uint8_t* quants = in + 16 + block / 4 * 32;
+  for (int i = 0; i < kQuantBlock; ++i) out.code[i] = quants[i] >> 2 * (block % 4) & 3;
+  for (int half = 0; half < 2; ++half) {
+    out.factor[half] = in[2 * block + half] & 15;
+    out.minimum_factor[half] = in[2 * block + half] >> 4;
+  }
+  return out;
+}
+
+FileBlock split_q3_k(const uint8_t* in, int block) {
+  FileBlock out;
+  out.scale = half_at(in + 108);
+  const uint8_t *quants = in + 32 + block / 4 * 32, *factors = in + 96;
+  for (int i = 0; i < kQuantBlock; ++i) {
+    out.code[i] = static_cast<uint8_t>((quants[i] >> 2 * (block % 4) & 3) | (in[i] >> block & 1) << 2);
+  }
+  for (int half = 0; half < 2; ++half) {  // 16 factors: their low nibbles in 8 bytes, then two bits each in 4 bytes
+    const int j = 2 * block + half;
+    const int low = j < 8 ? factors[j] & 15 : factors[j - 8] >> 4, high = factors[8 + j % 4] >> 2 * (j / 4) & 3;
+    out.factor[half] = static_cast<uint8_t>((low | high << 4) - 32);
+  }
+  return out;
+}
+
+FileBlock split_q4_k(const uint8_t* in, int block) {
+  FileBlock out;
+  out.scale = half_at(in);
+  out.minimum = half_at(in + 2);
+  split_factors(in + 4, block, out);
+  for (int i = 0; i < kQuantBlock; ++i) out.code[i] = in[16 + block / 2 * 32 + i] >> 4 * (block % 2) & 15;
+  return out;
+}
+
+FileBlock split_q5_k(const uint8_t* in, int block) {
+  FileBlock out;
+  out.scale = half_at(in);
+  out.minimum = half_at(in + 2);
+  split_factors(in + 4, block, out);
+  for (int i = 0; i < kQuantBlock; ++i) {
+    const int low = in[48 + block / 2 * 32 + i] >> 4 * (block % 2) & 15;
+    out.code[i] = static_cast<uint8_t>(low | (in[16 + i] >> block & 1) << 4);
+  }
+  return out;
+}
+
+FileBlock split_q6_k(const uint8_t* in, int block) {
+  FileBlock out;
+  out.scale = half_at(in + 208);
+  const int part = block / 4, quarter = block % 4;
+  const uint8_t *low = in + 64 * part + 32 * (quarter % 2), *high = in + 128 + 32 * part;
+  for (int i = 0; i < kQuantBlock; ++i) {
+    const int nibble = low[i] >> 4 * (quarter / 2) & 15;
+    out.code[i] = static_cast<uint8_t>(nibble | (high[i] >> 2 * quarter & 3) << 4);
+  }
+  for (int half = 0; half < 2; ++half) out.factor[half] = in[192 + 2 * block + half];
+  return out;
+}
+
+// Block `block` of 32 of the file's block at `in`.
+FileBlock split_block(DType type, const uint8_t* in, int block) {
+  FileBlock out;
+  switch (type) {
+    case DType::kQ4_0:
+      out.scale = half_at(in);
+      split_nibbles(in + 2, out);
+      return out;
+    case DType::kQ4_1:
+      out.scale = half_at(in);
+      out.minimum = half_at(in + 2);
+      split_nibbles(in + 4, out);
+      return out;
+    case DType::kMxfp4:
+      out.scale = in[0];
+      split_nibbles(in + 1, out);
+      return out;
+    case DType::kQ5_0:
+      return split_q5(in, 2);
+    case DType::kQ5_1:
+      return split_q5(in, 4);
+    case DType::kQ8_0:
+      out.scale = half_at(in);
+      for (int i = 0; i < kQuantBlock; ++i) out.code[i] = in[2 + i] ^ 0x80;
+      return out;
+    case DType::kQ2_K:
+      return split_q2_k(in, block);
+    case DType::kQ3_K:
+      return split_q3_k(in, block);
+    case DType::kQ4_K:
+      return split_q4_k(in, block);
+    case DType::kQ5_K:
+      return split_q5_k(in, block);
+    case DType::kQ6_K:
+      return split_q6_k(in, block);
+    default:
+      break;
+  }
+  COPRIME_CHECK(false, "no quantised type: {}", dtype_name(type));
+  return out;
+}
+
+// ---- tiles
+
+void put_half(std::byte* at, int lane, uint16_t bits) { std::memcpy(at + 2 * lane, &bits, 2); }
+
+// Ors bits into the lane of one row in a vector.
+void put_bits(std::byte* vector, int lane, uint32_t bits) {
+  uint32_t held;
+  std::memcpy(&held, vector + 4 * lane, 4);
+  held |= bits;
+  std::memcpy(vector + 4 * lane, &held, 4);
+}
+
+uint32_t bits_at(const std::byte* vector, int lane) {
+  uint32_t bits;
+  std::memcpy(&bits, vector + 4 * lane, 4);
+  return bits;
+}
+
+// The codes of a chunk in a lane's four bytes.
+uint32_t lane_of(const uint8_t* code, int chunk) {
+  const uint8_t* in = code + 4 * chunk;
+  return uint32_t{in[0]} | uint32_t{in[2]} << 8 | uint32_t{in[1]} << 16 | uint32_t{in[3]} << 24;
+}
+
+constexpr uint32_t kEveryByte = 0x01010101;
+
+// Fields of `bits` bits of the lanes' bytes, those that lie `from` up in the codes; a vector has 8 / bits chunks.
+void put_field(std::byte* vectors, int lane, const uint8_t* code, int from, int bits) {
+  const uint32_t mask = kEveryByte * ((1u << bits) - 1);
+  const int chunks = 8 / bits;  // of a vector
+  for (int chunk = 0; chunk < kQuantChunks; ++chunk) {
+    put_bits(vectors + 64 * (chunk / chunks), lane, (lane_of(code, chunk) >> from & mask) << bits * (chunk % chunks));
+  }
+}
+
+uint32_t field_at(const std::byte* vectors, int lane, int chunk, int bits) {
+  const int chunks = 8 / bits;
+  return bits_at(vectors + 64 * (chunk / chunks), lane) >> bits * (chunk % chunks) & kEveryByte * ((1u << bits) - 1);
+}
+
+void put_scales(const QuantFormat& format, const FileBlock& in, int lane, std::byte* header, std::byte* block) {
+  const auto byte = [&](int at, int value) { block[at + lane] = static_cast<std::byte>(value); };
+  if (format.e8m0) {
+    byte(0, in.scale);
+    return;
+  }
+  std::byte* scales = format.super() ? header : block;
+  put_half(scales, lane, in.scale);
+  if (format.minimum) put_half(scales + 32, lane, in.minimum);
+  if (format.factors == 1) {
+    byte(0, in.factor[0]);
+    byte(16, in.minimum_factor[0]);
+  } else if (format.factors == 2) {
+    for (int half = 0; half < 2; ++half) byte(16 * half, in.factor[half] | in.minimum_factor[half] << 4);
+  }
+}
+
+float scale_at(const QuantFormat& format, const std::byte* scales, int lane) {
+  if (format.e8m0) {  // 2^(e - 128): the codes are doubled
+    const auto e = static_cast<uint32_t>(scales[lane]);
+    return std::bit_cast<float>(e < 2 ? 0x200000u << e : (e - 1) << 23);
+  }
+  uint16_t bits;
+  std::memcpy(&bits, scales + 2 * lane, 2);
+  return f16_to_f32(bits);
+}
+
+}  // namespace
+
+void pack_quant_row(DType type, std::span<const std::byte> blocks, int64_t row, std::byte* tiles) {
+  const QuantFormat format = quant_format(type);
+  const BlockShape shape = block_shape(type);
+  const int parts = shape.elements / kQuantBlock, lane = static_cast<int>(row % kQuantRows);
+  const int64_t count = static_cast<int64_t>(blocks.size()) / shape.bytes * parts;
+  COPRIME_CHECK(static_cast<int64_t>(blocks.size()) == count / parts * shape.bytes, "{} bytes of {}", blocks.size(),
+                dtype_name(type));
+  std::byte* tile = tiles + row / kQuantRows * quant_tile_bytes(type, count);
+  for (int64_t i = 0; i < count; ++i) {
+    const FileBlock in = split_block(type, bytes_of(blocks) + i / parts * shape.bytes, static_cast<int>(i % parts));
+    std::byte* block = tile + quant_block_at(type, i);
+    put_scales(format, in, lane, tile + quant_header_at(type, i), block);
+    put_field(block + format.low_at(), lane, in.code, 0, format.low_bits);
+    if (format.high_bits > 0) put_field(block + format.high_at(), lane, in.code, format.low_bits, format.high_bits);
+  }
+}
+
+QuantBlock read_quant_block(DType type, const std::byte* tile, int lane, int64_t index) {
+  const QuantFormat format = quant_format(type);
+  const std::byte *block = tile + quant_block_at(type, index), *header = tile + quant_header_at(type, index);
+  const std::byte* scales = format.super() ? header : block;
+  const auto byte = [&](int at) { return static_cast<uint8_t>(block[at + lane]); };
+
+  QuantBlock out = {};
+  int factor[2] = {1, 1}, minimum_factor[2] = {-1, -1};  // minima of factors are subtracted
+  if (!format.super()) minimum_factor[0] = minimum_factor[1] = 1;
+  if (format.factors == 2) {
+    for (int half = 0; half < 2; ++half) {
+      factor[half] = format.minimum ? byte(16 * half) & 15 : static_cast<int8_t>(byte(16 * half));
+      minimum_factor[half] *= byte(16 * half) >> 4;
+    }
+  }
+  out.scale = scale_at(format, scales, lane);
+  if (format.factors == 1) {
+    out.scale *= static_cast<float>(byte(0));
+    minimum_factor[0] = minimum_factor[1] = -byte(16);
+  }
+  if (format.minimum) {
+    const float minimum = scale_at({}, scales + 32, lane);
+    for (int half = 0; half < 2; ++half) out.minimum[half] = minimum * static_cast<float>(minimum_factor[half]) + 0.0f;
+  }
+  for (int chunk = 0; chunk < kQuantChunks; ++chunk) {
+    uint32_t codes = field_at(block + format.low_at(), lane, chunk, format.low_bits);
+    if (format.high_bits > 0)
+      codes |= field_at(block + format.high_at(), lane, chunk, format.high_bits) << format.low_bits;
+    for (int p = 0; p < 4; ++p) {
+      const int stored = codes >> 8 * p & 255, k = 4 * chunk + kColumnOfByte[p];
+      const int code = format.codebook ? kE2m1Codes[stored] : stored;
+      out.value[k] = static_cast<int16_t>(factor[k / 16] * (code - format.offset));
+    }
+  }
+  return out;
+}
+
+void read_quant_row(DType type, const std::byte* tiles, int64_t blocks, int64_t row, int64_t first, int64_t count,
+                    float* out) {
+  const std::byte* tile = tiles + row / kQuantRows * quant_tile_bytes(type, blocks);
+  const bool minimum = quant_format(type).minimum;
+  for (int64_t k = first; k < first + count;) {
+    const QuantBlock block = read_quant_block(type, tile, static_cast<int>(row % kQuantRows), k / kQuantBlock);
+    for (const int64_t end = std::min(first + count, (k / kQuantBlock + 1) * kQuantBlock); k < end; ++k) {
+      const auto i = static_cast<size_t>(k % kQuantBlock);
+      const float product = block.scale * static_cast<float>(block.value[i]);
+      *out++ = minimum ? product + block.minimum[i / 16] : product + 0.0f;
+    }
+  }
+}
+
+}  // namespace coprime

@@ -1,0 +1,60 @@
+#include "engine/front_line.h"
+
+#include <new>
+
+#include "base/error.h"
+
+namespace coprime {
+namespace {
+
+constexpr int64_t kSilenceUs = 1'500'000;
+constexpr int kListenMs = 100;
+
+}  // namespace
+
+void FrontLine::receive_into(Message& message, int64_t awake_us) {
+  if (unexpected_) {
+    message = std::move(*unexpected_);
+    unexpected_.reset();
+    return;
+  }
+  const int look_ms = answer_expected_ ? kListenMs : -1;
+  Channel::Received received;
+  while ((received = control_.receive(message, look_ms, awake_us)) == Channel::Received::kTimeout) {
+    if (progress_.front_is_silent(kSilenceUs)) {
+      throw FrontEnded{{RankEnding::Why::kFrontGone, ErrorKind::kLink,
+                        "the front is not heard any more: see whether its host is up and the cable in its place"}};
+    }
+  }
+  answer_expected_ = false;
+  if (received == Channel::Received::kClosed)
+    throw FrontEnded{{RankEnding::Why::kFrontGone, ErrorKind::kLink, "the front is gone"}};
+  if (message.type != static_cast<uint32_t>(MessageType::kStop)) return;
+  const std::string reason(message_text(message));
+  throw FrontEnded{{reason.empty() ? RankEnding::Why::kDone : RankEnding::Why::kDismissed, ErrorKind::kLink, reason}};
+}
+
+Message FrontLine::receive() {
+  Message message;
+  receive_into(message, 0);
+  return message;
+}
+
+Message FrontLine::expect(MessageType type) {
+  Message message = receive();
+  if (message.type == static_cast<uint32_t>(type)) return message;
+  unexpected_ = std::move(message);
+  fail(ErrorKind::kInternal, "expected a control message of type {}, found {}: run the same coprime on all hosts",
+       static_cast<uint32_t>(type), unexpected_->type);
+}
+
+void FrontLine::report(const std::string& line) { send(MessageType::kReport, std::as_bytes(std::span(line))); }
+
+RankFailure failure_of(const std::exception& error) {
+  if (const auto* ours = dynamic_cast<const Error*>(&error)) return {ours->kind(), ours->what()};
+  if (dynamic_cast<const std::bad_alloc*>(&error) != nullptr)
+    return {ErrorKind::kInternal, "not enough memory: use a shorter context or more ranks on other machines"};
+  return {ErrorKind::kInternal, error.what()};
+}
+
+}  // namespace coprime

@@ -1,0 +1,52 @@
+// A rank's end of its conversation with the front: what the front says next, and what the rank says to it. A front that
+// says stop, or is gone, ends the rank's service from wherever it is.
+#pragma once
+
+#include <exception>
+#include <optional>
+#include <span>
+#include <string>
+
+#include "engine/messages.h"
+#include "engine/rank.h"
+
+namespace coprime {
+
+// Thrown by FrontLine and caught by run_rank alone; no std::exception, so that whoever reports a failure lets it pass.
+struct FrontEnded {
+  RankEnding ending;
+};
+
+class FrontLine {
+ public:
+  FrontLine(Channel& control, const ProgressPage& progress) : control_(control), progress_(progress) {}
+
+  // The next message. For the first awake_us it polls and yields instead of sleeping.
+  void receive_into(Message& message, int64_t awake_us);
+  Message receive();
+  // Error(kInternal) for a message of another type, which the next receive() then gives.
+  Message expect(MessageType type);
+  // A step has failed and the front is to say how to go on: until it has, a front that is silent is given up. The cable
+  // that failed the step may be the front's, too, and the kernel would take much longer.
+  void expect_answer() { answer_expected_ = true; }
+  bool has_unexpected() const { return unexpected_.has_value(); }
+
+  // Error(kLink) when the front is gone.
+  void send(MessageType type, std::span<const std::byte> bytes) { control_.send(static_cast<uint32_t>(type), bytes); }
+  template <class T>
+  void send_json(MessageType type, const T& value) {
+    const std::string text = to_json(value);
+    send(type, std::as_bytes(std::span(text)));
+  }
+  void report(const std::string& line);  // for a person
+
+ private:
+  Channel& control_;
+  const ProgressPage& progress_;
+  bool answer_expected_ = false;
+  std::optional<Message> unexpected_;
+};
+
+RankFailure failure_of(const std::exception& error);
+
+}  // namespace coprime
