@@ -161,6 +161,7 @@ TEST_F(HostsWorld, answers_over_ucx_and_ends_after_the_deadline_when_the_cable_i
   const int64_t cut_us = now_us();
   hosts_.cut(kFront, kFar);
   expect_end_of_front(world, "over ucx: ", kDeadlineMs + kSlackMs, cut_us);
+  expect_end_of_far_rank(world, cut_us);
 }
 
 TEST_F(HostsWorld, answers_right_over_20_ms_and_over_lost_packets) {

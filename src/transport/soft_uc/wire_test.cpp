@@ -70,11 +70,11 @@ TEST(SoftUcWire, a_message_that_finds_no_room_at_first_keeps_its_number) {
   const std::vector<std::byte> payload(1000);
   MessageStream sender(std::move(near), payload.size()), receiver(std::move(far), payload.size());
   int sent = 0, received = 0;
-  while (sender.send(payload)) ++sent;
-  EXPECT_FALSE(sender.send(payload));
+  while (sender.send(payload, 0)) ++sent;
+  EXPECT_FALSE(sender.send(payload, 0));
   bool last = false;
   for (int looks = 0; received <= sent && looks < 100'000; ++looks) {
-    if (!last) last = sender.send(payload);
+    if (!last) last = sender.send(payload, 0);
     if (receiver.receive()) ++received;
   }
   EXPECT_EQ(received, sent + 1) << receiver.failure();
