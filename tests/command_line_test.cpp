@@ -46,7 +46,7 @@ TEST(Generate, answers_a_word_problem_on_three_ranks) {
 TEST(Generate, says_the_same_on_every_rank_count_and_link) {
   std::string expected;
   for (const char* ranks : {"1", "2", "3", "5", "7", "8", "16"}) {
-    for (const char* link : {"shm", "tcp"}) {
+    for (const char* link : {"shm", "tcp", "ucx"}) {
       const ProgramResult result =
           generate_with({"--ranks", ranks, "--link", link, "--chat", kQuestion, "--temperature", "0", "--exact"});
       EXPECT_EQ(result.exit_code, 0) << result.err;
@@ -227,8 +227,32 @@ TEST(Generate, without_a_shared_window_goes_over_tcp_and_warns) {
   EXPECT_NE(limited.err.find("ranks 0, 1, 2 share no memory"), std::string::npos) << limited.err;
 }
 
+void with_a_device_that_makes_no_pair() { ::setenv("LD_LIBRARY_PATH", COPRIME_FAKE_VERBS, 1); }
+
+TEST(Refusals, of_rdma_that_was_asked_for_by_name) {
+  expect_refusal(
+      generate_with({"--prompt", "a", "--ranks", "2", "--link", "verbs"}, kModel, with_a_device_that_makes_no_pair), 4,
+      {"--link verbs: ranks 0 and 1 use tcp, not verbs", "broken0 makes no queue pair", "--link auto"});
+  expect_refusal(generate_with({"--prompt", "a", "--ranks", "2", "--verbs-device", "mlx5_9"}, kModel,
+                               with_a_device_that_makes_no_pair),
+                 4, {"--verbs-device mlx5_9: there is no RDMA device mlx5_9: this host has broken0"});
+  expect_refusal(generate_with({"--prompt", "a", "--ranks", "2", "--link", "verbs", "--verbs-gid", "1"}, kModel,
+                               with_a_device_that_makes_no_pair),
+                 4, {"GID index 1 is beyond the table of 1 entries"});
+  expect_refusal(run_program({"link", "--ranks", "2", "--verbs-device", "mlx5_9"}, with_a_device_that_makes_no_pair), 4,
+                 {"--verbs-device mlx5_9: there is no RDMA device mlx5_9: this host has broken0"});
+  // Figures of another link than the one that was asked for are none.
+  const ProgramResult link = run_program({"link", "--ranks", "2", "--link", "verbs", "--sizes", "4K", "--json"},
+                                         with_a_device_that_makes_no_pair);
+  EXPECT_EQ(link.exit_code, 4);
+  EXPECT_NE(link.err.find("--link verbs: ranks 0 and 1 use tcp, not verbs: broken0 makes no queue pair"),
+            std::string::npos)
+      << link.err;
+  EXPECT_EQ(nlohmann::json::parse(link.out)["pairs"].size(), 0u) << link.out;
+}
+
 TEST(Link, measures_pairs_and_gates_and_what_a_token_costs) {
-  for (const char* link : {"auto", "tcp"}) {
+  for (const std::string link : {"auto", "tcp", "ucx"}) {
     const std::vector<std::string> flags{"link",    "--ranks",  "3",        "--link", link,
                                          "--sizes", "4K,65536", "--repeat", "20",     "--gate-timeout-ms",
                                          "20000",   "--model",  kModel};
@@ -244,7 +268,7 @@ TEST(Link, measures_pairs_and_gates_and_what_a_token_costs) {
     const auto json = nlohmann::json::parse(object.out);
     EXPECT_EQ(json["pairs"].size(), 3u * 2 * 3);  // with the model's 1 KiB
     EXPECT_EQ(json["gate"].size(), 3u);
-    EXPECT_EQ(json["pairs"][0]["link"], std::string(link) == "tcp" ? "tcp" : "shm");
+    EXPECT_EQ(json["pairs"][0]["link"], link == "auto" ? "shm" : link);
     EXPECT_EQ(json["hosts"][0]["ranks"], (std::vector<int>{0, 1, 2}));
     EXPECT_GT(json["gate"][0]["floor_p50_us"], 0);
     EXPECT_EQ(json["wrong"], 0);

@@ -265,6 +265,24 @@ TEST(Join, a_rank_with_other_weights_is_named_with_what_differs) {
   EXPECT_NE(rank.log().find("first blocks"), std::string::npos) << rank.log();
 }
 
+TEST(Join, a_rank_takes_its_own_rdma_device_before_the_fronts) {
+  const Scratch scratch;
+  for (const std::vector<std::string>& command :
+       {std::vector<std::string>{"generate", "--model", kModel, "--prompt", "a"}, std::vector<std::string>{"link"}}) {
+    const std::string at = "127.0.0.1:" + free_port();
+    Running one({"rank", "--join", at, "--once", "--verbs-device", "mlx5_9"}, scratch.file("one"));
+    Running two({"rank", "--join", at, "--once", "--verbs-device", "mlx5_9"}, scratch.file("two"));
+    std::vector<std::string> words = command;
+    words.insert(words.end(), {"--ranks", "2", "--remote", "2", "--listen", at, "--verbs-device", "mlx5_8"});
+    const ProgramResult result = run_program(words);
+    EXPECT_EQ(result.exit_code, 4) << result.err;
+    EXPECT_NE(result.err.find("--verbs-device mlx5_9: "), std::string::npos) << result.err;
+    EXPECT_EQ(result.err.find("mlx5_8"), std::string::npos) << result.err;
+    EXPECT_EQ(one.end(), 4) << one.log();
+    EXPECT_EQ(two.end(), 4) << two.log();
+  }
+}
+
 TEST(Join, a_rank_that_dies_in_a_step_is_named_and_the_others_join_again) {
   const Scratch scratch;
   const std::string at = "127.0.0.1:" + free_port();
@@ -308,6 +326,13 @@ TEST(Launchers, mpirun_gives_every_process_its_rank) {
   EXPECT_EQ(result.out, answer_of_one_rank()) << result.err;
   EXPECT_NE(result.err.find("on 3 ranks"), std::string::npos) << result.err;
 
+  // Without PMIx the ranks meet on this host's Unix socket.
+  const std::string script = scratch.write("start", "#!/bin/sh\nunset PMIX_NAMESPACE\nexec \"$@\"\n");
+  const ProgramResult without_pmix =
+      run_shell(scratch, fmt::format("{} -n 2 sh {} {}{} --stats </dev/null", kMpirun, script, COPRIME_PROGRAM, words));
+  EXPECT_EQ(without_pmix.exit_code, 0) << without_pmix.err;
+  EXPECT_EQ(without_pmix.out, answer_of_one_rank()) << without_pmix.err;
+
   const ProgramResult by_address =
       run_shell(scratch, fmt::format("{} -n 2 {}{} --listen 127.0.0.1:{} --key-file {} --link tcp </dev/null", kMpirun,
                                      COPRIME_PROGRAM, words, free_port(), scratch.key("key")));
@@ -318,6 +343,29 @@ TEST(Launchers, mpirun_gives_every_process_its_rank) {
       run_shell(scratch, fmt::format("{} -n 2 {}{} --ranks 3 </dev/null", kMpirun, COPRIME_PROGRAM, words));
   EXPECT_NE(wrong.exit_code, 0);
   EXPECT_NE(wrong.err.find("--ranks 3, and Open MPI started 2 processes"), std::string::npos) << wrong.err;
+}
+
+// Each process finds another job named in its environment, so that they cannot meet on a Unix socket.
+TEST(Launchers, the_ranks_of_every_command_meet_by_pmix) {
+  ASSERT_TRUE(has_mpirun()) << "no mpirun: install openmpi-bin";
+  const Scratch scratch;
+  const std::string script = scratch.write(
+      "start",
+      "#!/bin/sh\nexport SLURM_PROCID=$OMPI_COMM_WORLD_RANK SLURM_STEP_NUM_TASKS=$OMPI_COMM_WORLD_SIZE "
+      "SLURM_JOB_ID=$OMPI_COMM_WORLD_RANK\nunset OMPI_COMM_WORLD_RANK OMPI_COMM_WORLD_SIZE\nexec \"$@\"\n");
+  const auto run = [&](const std::string& words) {
+    return run_shell(scratch, fmt::format("{} -n 2 sh {} {} {} --join-timeout 20 </dev/null", kMpirun, script,
+                                          COPRIME_PROGRAM, words));
+  };
+  const ProgramResult generate = run(fmt::format("generate --model {} --prompt a --max-tokens 4", kModel));
+  EXPECT_EQ(generate.exit_code, 0) << generate.err;
+  const ProgramResult bench = run(fmt::format(
+      "bench --model {} --threads 1 --prompt-tokens 8 --decode-tokens 4 --repeat 1 --link tcp --json", kModel));
+  EXPECT_EQ(bench.exit_code, 0) << bench.err;
+  EXPECT_NE(bench.out.find("\"links\":[[\"none\",\"tcp\"],[\"tcp\",\"none\"]]"), std::string::npos) << bench.out;
+  const ProgramResult link = run("link --sizes 4K --repeat 5 --gate-timeout-ms 20000");
+  EXPECT_EQ(link.exit_code, 0) << link.err;
+  EXPECT_NE(link.out.find("links     shm 0-1"), std::string::npos) << link.out;
 }
 
 TEST(Launchers, a_death_ends_the_job_with_exit_code_4_of_the_front) {

@@ -59,6 +59,7 @@ void run_link(const LinkSettings& settings) {
                          .timeout_ms = settings.ranks.gate_timeout_ms,
                          .port = settings.ranks.port,
                          .wire_auth = settings.ranks.wire_auth,
+                         .verbs = settings.ranks.verbs,
                          .remote = remote,
                          .report = print_report});
   const LinkFigures figures = measure_links(world, options);

@@ -69,8 +69,9 @@ int run(int argc, char** argv) {
   if (key_command->parsed()) coprime::run_key(key);
   if (rank_command->parsed()) return coprime::run_rank_command(rank);
   if (!key_command->parsed()) {
-    const coprime::RanksSettings& ranks = link_command->parsed() ? link.ranks : world.ranks;
+    coprime::RanksSettings& ranks = link_command->parsed() ? link.ranks : world.ranks;
     const auto process = ranks.launched();
+    if (process) ranks.meet_by_pmix();
     if (process && process->rank > 0) return coprime::run_launched_rank(ranks, *process);
   }
   if (generate_command->parsed()) coprime::run_generate(world, generate);

@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "cli/commands.h"
+#include "cli/invitation.h"
 #include "engine/join.h"
 #include "tools/link_member.h"
 
@@ -27,6 +28,7 @@ int run_rank_command(const RankSettings& settings) {
       .rank = settings.rank,
       .model = settings.model,
       .threads = settings.threads,
+      .verbs = settings.verbs,
       .again = !settings.once,
       .report = [](const std::string& line) { std::fprintf(stderr, "coprime rank: %s\n", line.c_str()); },
       .measure = serve_link_trials};
@@ -34,13 +36,21 @@ int run_rank_command(const RankSettings& settings) {
 }
 
 int run_launched_rank(const RanksSettings& settings, const LaunchedProcess& process) {
-  const RankEnding ending = join_world({.front = settings.launched_meeting(process),
-                                        .key = settings.key(),
-                                        .rank = process.rank,
-                                        .again = false,
-                                        .timeout_ms = settings.join_timeout * 1000,
-                                        .measure = serve_link_trials});
-  return exit_code_of(ending);  // what went wrong is the front's to say
+  JoinOptions options{.front = settings.launched_meeting(process),
+                      .key = settings.key(),
+                      .rank = process.rank,
+                      .verbs = settings.verbs,
+                      .again = false,
+                      .timeout_ms = settings.join_timeout * 1000,
+                      .measure = serve_link_trials};
+  if (settings.pmix) {
+    const std::string text = settings.pmix->take(settings.join_timeout);
+    if (text.empty()) return exit_code(ErrorKind::kLink);  // the front ended before its world began
+    const Invitation invitation = invitation_from_text(text);
+    options.front = {.endpoint = reachable(invitation)};
+    options.key = secret_key_from_hex(invitation.key, "the front's invitation");
+  }
+  return exit_code_of(join_world(options));  // what went wrong is the front's to say
 }
 
 }  // namespace coprime

@@ -55,6 +55,7 @@ std::string GenerateReport::table() const {
   std::string table = fmt::format("\nmodel    {}, {} layers, on {} rank{}\n", plan.shape().architecture_name,
                                   plan.shape().layers, plan.ranks(), plan.ranks() == 1 ? "" : "s");
   if (plan.ranks() > 1) table += fmt::format("links    {}\n", links_text(front.links()));
+  for (const std::string& note : front.link_notes()) table += fmt::format("         {}\n", note);
   table += fmt::format("heads    {} (real of padded)\n", heads_text(plan));
   table += fmt::format("widths   {}, {}\n", count_text("MLP", stock.intermediate, padded.intermediate),
                        count_text("vocabulary", stock.vocab, padded.vocab));
@@ -90,6 +91,7 @@ std::string GenerateReport::json() const {
                     {"finish_reason", finish_text(generation.finish)},
                     {"seed", request.sampling.seed},
                     {"links", front.links()},
+                    {"link_notes", front.link_notes()},
                     {"stock", counts_json(front.plan().stock())},
                     {"padded", counts_json(front.plan().padded())},
                     {"ranks", ranks},

@@ -8,9 +8,9 @@
 #include <cstdio>
 #include <cstdlib>
 
-#include "gate/constants.h"
-
 #include "base/limits.h"
+#include "cli/invitation.h"
+#include "gate/constants.h"
 
 namespace coprime {
 namespace {
@@ -44,12 +44,20 @@ CLI::Validator in_range(T least, T most) {
 constexpr int64_t kMaxCount = int64_t{1} << 40;
 constexpr uint64_t kMaxSeed = UINT64_MAX;
 
+void add_verbs_flags(CLI::App& app, VerbsChoice& choice, const std::string& otherwise) {
+  add(app, "--verbs-device", choice.device, "RDMA device, as ibv_devices names it" + otherwise);
+  add(app, "--verbs-gid", choice.gid_index, "index in its GID table; -1: that of the address by which the ranks meet")
+      ->check(in_range(-1, 255))
+      ->capture_default_str();
+}
+
 // `count`: what --ranks says of their number.
 void add_ranks_flags(CLI::App& app, RanksSettings& s, int least, const std::string& count) {
   add(app, "--ranks", s.ranks, count)->check(in_range(least, kMaxRanks));
   add(app, "--link", s.link, "what joins the ranks; auto: the best that each two have")
-      ->check(CLI::IsMember({"auto", "shm", "tcp", "verbs"}))
+      ->check(CLI::IsMember({"auto", "shm", "tcp", "verbs", "ucx"}))
       ->capture_default_str();
+  add_verbs_flags(app, s.verbs, " [the first whose port is active]");
   add(app, "--gate-timeout-ms", s.gate_timeout_ms, "how long a peer may stand still before it is given up")
       ->check(in_range(1, DS4_TP_MAX_GATE_TIMEOUT_MS))
       ->capture_default_str();
@@ -173,6 +181,7 @@ void add_rank_flags(CLI::App& app, RankSettings& s) {
   add(app, "--key-file", s.key_file, "key of the world; - reads it from standard input");
   add(app, "--model", s.model, "the model's folder or GGUF file on this host [the front's path]");
   add(app, "--threads", s.threads, "0: as the front says")->check(in_range(0, 1024))->capture_default_str();
+  add_verbs_flags(app, s.verbs, " [as the front says]");
   add(app, "--rank", s.rank, "the rank to be; -1: any that is free")
       ->check(in_range(-1, kMaxRanks - 1))
       ->capture_default_str();
@@ -186,6 +195,11 @@ void add_key_flags(CLI::App& app, KeySettings& s) {
 std::optional<LaunchedProcess> RanksSettings::launched() const {
   if (launcher == "none") return std::nullopt;
   return launched_process([](const char* name) { return std::getenv(name); }, ::getppid());
+}
+
+void RanksSettings::meet_by_pmix() {
+  if (!listen.empty() || !key_file.empty()) return;
+  pmix = PmixJob::join([](const char* name) { return std::getenv(name); });
 }
 
 MeetingPoint RanksSettings::launched_meeting(const LaunchedProcess& job) const {
@@ -214,6 +228,13 @@ RemoteOptions RanksSettings::remote_options() const {
            job->ranks);
     result.ranks = job->ranks - 1;
     result.meet = launched_meeting(*job);
+    if (pmix) {
+      result.meet = {.endpoint = {"0.0.0.0", 0}};
+      result.key = make_secret_key();
+      result.announce = [pmix = pmix, key = *result.key, timeout_s = join_timeout](const Endpoint& door) {
+        pmix->give(to_text(make_invitation(key, door.port)), timeout_s);
+      };
+    }
     return result;
   }
   if (!hosts.empty()) {
@@ -240,7 +261,9 @@ int RanksSettings::count(const RemoteOptions& from_elsewhere, int least) const {
 }
 
 Link RanksSettings::wish() const {
-  return link == "tcp" ? Link::kTcp : link == "shm" ? Link::kShm : link == "verbs" ? Link::kVerbs : Link::kAuto;
+  for (const Link wish : {Link::kShm, Link::kTcp, Link::kVerbs, Link::kUcx})
+    if (link == link_name(wish)) return wish;
+  return Link::kAuto;
 }
 
 WorldOptions WorldSettings::options() const {
@@ -256,6 +279,7 @@ WorldOptions WorldSettings::options() const {
   options.max_rows = prefill_chunk;
   options.gate_timeout_ms = ranks.gate_timeout_ms;
   options.port = ranks.port;
+  options.verbs = ranks.verbs;
   options.hash_gates = hash_gates;
   options.wire_auth = ranks.wire_auth;
   options.gate_profile = gate_profile;

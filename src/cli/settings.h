@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "cli/launched.h"
+#include "cli/pmix/pmix_job.h"
 #include "engine/front.h"
 
 namespace coprime {
@@ -17,13 +18,17 @@ namespace coprime {
 struct RanksSettings {
   std::optional<int> ranks;  // unset: as many as come from elsewhere, or the command's least
   std::string link = "auto";
+  VerbsChoice verbs;
   int gate_timeout_ms = 750, port = 0;
   bool wire_auth = false;
   std::string listen, key_file, hosts, ssh = "ssh", launcher = "auto";
   int remote = 0, join_timeout = 300;
 
+  std::shared_ptr<PmixJob> pmix;  // set by meet_by_pmix(); no flag
+
   std::optional<LaunchedProcess> launched() const;                  // by mpirun or srun; never with --launcher none
-  MeetingPoint launched_meeting(const LaunchedProcess& job) const;  // where its ranks join
+  void meet_by_pmix();                                              // if it can, and nothing else is set
+  MeetingPoint launched_meeting(const LaunchedProcess& job) const;  // where its ranks join without it
   std::optional<SecretKey> key() const;                             // of --key-file
   RemoteOptions remote_options() const;
   int count(const RemoteOptions& remote, int least) const;  // of all ranks
@@ -46,6 +51,7 @@ struct WorldSettings {
 struct RankSettings {
   std::string join, key_file, model;
   int rank = -1, threads = 0;
+  VerbsChoice verbs;
   bool once = false;
 
   std::optional<SecretKey> key() const;  // of --key-file, or of standard input

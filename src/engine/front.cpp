@@ -57,7 +57,9 @@ void Front::start() {
                                                    {.threads = options_.threads,
                                                     .gate_timeout_ms = options_.gate_timeout_ms,
                                                     .port = options_.port,
-                                                    .wire_auth = options_.wire_auth});
+                                                    .wire_auth = options_.wire_auth,
+                                                    .verbs = options_.verbs,
+                                                    .ucx = options_.link == Link::kUcx});
   for (int rank = 0; rank < plan_.ranks(); ++rank) {
     start.links = links[static_cast<size_t>(rank)];
     start.isa = options_.isa[std::min(static_cast<size_t>(rank), options_.isa.size() - 1)];

@@ -33,6 +33,7 @@ struct WorldOptions {
   int sequences = 1;
   int gate_timeout_ms = 750;
   int port = 0;
+  VerbsChoice verbs;
   bool hash_gates = false;
   bool wire_auth = false;
   bool gate_profile = false, gate_trace = false;  // what the ranks report meanwhile
@@ -67,7 +68,8 @@ class Front {
   const GateSchedule& schedule() const { return schedule_; }  // of a step
   pid_t process(int rank) const { return world_ ? world_->process(rank) : 0; }
   const WorldStatistics& statistics() const { return statistics_; }
-  const LinkNames& links() const { return links_; }
+  const LinkNames& links() const { return links_.names; }
+  const std::vector<std::string>& link_notes() const { return links_.notes; }
 
   // Pages a sequence has at most, and the pages of sequence `s`: [s * pages, (s + 1) * pages).
   int pages_per_sequence() const { return pages_per_sequence_; }
@@ -100,7 +102,7 @@ class Front {
   uint32_t epoch_ = 1;
   Facts facts_;  // the front's own
   std::vector<RankFacts> rank_facts_;
-  LinkNames links_;
+  MadeLinks links_;
   std::vector<RankReady> ready_;
   uint64_t next_step_ = 1;
   std::vector<int32_t> cancelled_;  // since the last step

@@ -113,8 +113,11 @@ std::optional<Authenticated> call(const JoinOptions& options, const JoinRequest&
 
 // How the front's host and this one are reached by others.
 RankPlacement placement_of(int control, const JoinOptions& options) {
-  RankPlacement placement{
-      .key = options.key, .model = options.model, .threads = options.threads, .measure = options.measure};
+  RankPlacement placement{.key = options.key,
+                          .model = options.model,
+                          .threads = options.threads,
+                          .verbs = options.verbs,
+                          .measure = options.measure};
   if (!options.front.socket_name.empty()) return placement;
   placement.front_host = peer_address(control).endpoint().host;
   placement.own_host = local_address(control).endpoint().host;

@@ -33,6 +33,7 @@ struct JoinOptions {
   int rank = -1;                // wanted; -1: any
   std::filesystem::path model;  // empty: the front's
   int threads = 0;
+  VerbsChoice verbs;
   bool again = true;         // join again when a world has ended or refused for the moment
   int timeout_ms = 300'000;  // without `again`: how long the front may be unreachable
   std::function<void(const std::string&)> report;

@@ -69,11 +69,40 @@ LinkTable table_of(World& world, std::span<const RankFacts> facts, std::span<con
   return table;
 }
 
+LinkNames names_of(std::span<const LinkReport> reports) {
+  LinkNames names;
+  for (const LinkReport& report : reports) names.push_back(report.names);
+  return names;
+}
+
+std::vector<std::string> notes_of(std::span<const LinkTable> tables, std::span<const RankFacts> facts,
+                                  std::span<const LinkReport> reports, std::vector<std::string> fallbacks,
+                                  const LinkOptions& options) {
+  std::vector<std::string> notes = std::move(fallbacks);
+  for (size_t a = 0; a < reports.size(); ++a) {
+    for (size_t b = a + 1; b < reports[a].details.size(); ++b) {
+      if (const std::string& detail = reports[a].details[b]; !detail.empty())
+        notes.push_back(fmt::format("ranks {} and {}: {}", a, b, detail));
+    }
+  }
+  const auto has_tcp = [](const LinkTable& table) {
+    return std::ranges::any_of(table.peers, [](const LinkTable::Peer& peer) { return peer.link == Link::kTcp; });
+  };
+  if (options.wish != Link::kAuto || std::ranges::none_of(tables, has_tcp)) return notes;
+  for (std::string& note : no_verbs_notes(facts)) notes.push_back(std::move(note));
+  return notes;
+}
+
 }  // namespace
 
-LinkNames make_links(World& world, std::span<const RankFacts> facts, const LinkOptions& options) {
+std::vector<RankPlace> places_of(std::span<const RankFacts> facts) {
   std::vector<RankPlace> places;
-  for (const RankFacts& rank : facts) places.push_back({rank.host, rank.verbs});
+  for (const RankFacts& rank : facts) places.push_back({rank.host, rank.no_verbs, rank.no_ucx});
+  return places;
+}
+
+MadeLinks make_links(World& world, std::span<const RankFacts> facts, const LinkOptions& options) {
+  const std::vector<RankPlace> places = places_of(facts);
   const Groups groups = share_memory(world, places, options);
   std::vector<LinkTable> tables(places.size());
   bool windowed = false;
@@ -92,14 +121,41 @@ LinkNames make_links(World& world, std::span<const RankFacts> facts, const LinkO
     tables[static_cast<size_t>(rank)].windowed = windowed;
     world.send_json(rank, MessageType::kConnect, tables[static_cast<size_t>(rank)]);
   }
-  LinkNames names(places.size());
-  const auto reports =
+  std::vector<LinkReport> reports(places.size());
+  const auto messages =
       world.collect(MessageType::kConnected, "while the ranks were connecting", options.members, options.patience);
   for (size_t rank = 0; rank < places.size(); ++rank) {
-    if (is_member(options, static_cast<int>(rank)))
-      names[rank] = from_json<LinkReport>(message_text(reports[rank])).names;
+    if (is_member(options, static_cast<int>(rank))) reports[rank] = from_json<LinkReport>(message_text(messages[rank]));
   }
-  return names;
+  const std::vector<std::string> fallbacks = fallback_notes(reports);
+  if (options.wish == Link::kVerbs && !fallbacks.empty())
+    fail(ErrorKind::kLink, "--link verbs: {}: use --link auto", fallbacks[0]);
+  for (const std::string& fallback : fallbacks) world.report(fallback);
+  return {names_of(reports), notes_of(tables, facts, reports, fallbacks, options)};
+}
+
+std::vector<std::string> no_verbs_notes(std::span<const RankFacts> facts) {
+  std::map<std::string, std::vector<size_t>> ranks;  // by reason
+  for (size_t rank = 0; rank < facts.size(); ++rank) {
+    if (!facts[rank].no_verbs.empty()) ranks[facts[rank].no_verbs].push_back(rank);
+  }
+  std::vector<std::string> notes;
+  for (const auto& [reason, list] : ranks) {
+    notes.push_back(
+        fmt::format("no RDMA on rank{} {}: {}", list.size() == 1 ? "" : "s", fmt::join(list, ", "), reason));
+  }
+  return notes;
+}
+
+std::vector<std::string> fallback_notes(std::span<const LinkReport> reports) {
+  std::vector<std::string> notes;
+  for (size_t a = 0; a < reports.size(); ++a) {
+    for (size_t b = a + 1; b < reports[a].refusals.size(); ++b) {
+      const std::string& refusal = reports[a].refusals[b];
+      if (!refusal.empty()) notes.push_back(fmt::format("ranks {} and {} use tcp, not verbs: {}", a, b, refusal));
+    }
+  }
+  return notes;
 }
 
 std::vector<LinkStart> link_starts(const World& world, const RemoteOptions& remote, const LinkStart& all) {

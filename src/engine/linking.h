@@ -21,9 +21,21 @@ struct LinkOptions {
 
 // names[a][b]: what joins ranks a and b, as rank a names it; nothing of ranks that are no members.
 using LinkNames = std::vector<std::vector<std::string>>;
+struct MadeLinks {
+  LinkNames names;
+  std::vector<std::string> notes;  // lines for who asks: why no RDMA, over which devices
+};
 
-// Error when a rank fails or the wish cannot be granted. Reports pairs that fell back from shared memory.
-LinkNames make_links(World& world, std::span<const RankFacts> facts, const LinkOptions& options);
+std::vector<RankPlace> places_of(std::span<const RankFacts> facts);
+
+// Reports pairs that fell back, from shared memory or from RDMA. Error when a rank fails or the wish cannot be granted.
+MadeLinks make_links(World& world, std::span<const RankFacts> facts, const LinkOptions& options);
+
+// "no RDMA on ranks 0, 2: there is no device": one line for each reason.
+std::vector<std::string> no_verbs_notes(std::span<const RankFacts> facts);
+// "ranks 0 and 2 use tcp, not verbs: the warm-up failed": one line for each pair that fell back; the lower rank's
+// words. By rank; those of ranks that are no members say nothing.
+std::vector<std::string> fallback_notes(std::span<const LinkReport> reports);
 
 // What each rank is told about meeting the others, in a world of its own id. Of `all` comes what is alike for them.
 std::vector<LinkStart> link_starts(const World& world, const RemoteOptions& remote, const LinkStart& all);

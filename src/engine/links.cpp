@@ -14,12 +14,14 @@ std::string_view link_name(Link link) {
       return "tcp";
     case Link::kVerbs:
       return "verbs";
+    case Link::kUcx:
+      return "ucx";
   }
   return "?";
 }
 
 std::vector<int> memory_group(Link wish, std::span<const RankPlace> places, int rank) {
-  if (wish == Link::kTcp || wish == Link::kVerbs) return {};
+  if (wish != Link::kAuto && wish != Link::kShm) return {};
   std::vector<int> group;
   for (size_t peer = 0; peer < places.size(); ++peer) {
     if (places[peer].host == places[static_cast<size_t>(rank)].host) group.push_back(static_cast<int>(peer));
@@ -33,11 +35,20 @@ Link choose_link(Link wish, std::span<const RankPlace> places, int a, int b, boo
     fail(ErrorKind::kLink, "--link shm: ranks {} and {} share no memory ({}): use --link auto", a, b,
          why_not.empty() ? "they are on different hosts" : why_not);
   }
-  const bool verbs[] = {places[static_cast<size_t>(a)].verbs, places[static_cast<size_t>(b)].verbs};
-  if (wish == Link::kVerbs && !(verbs[0] && verbs[1])) {
-    fail(ErrorKind::kLink, "--link verbs: rank {} has no usable RDMA device: use --link auto", verbs[0] ? b : a);
+  if (wish == Link::kTcp) return Link::kTcp;
+  for (const int rank : {a, b}) {
+    const std::string& no_ucx = places[static_cast<size_t>(rank)].no_ucx;
+    if (wish == Link::kUcx && !no_ucx.empty())
+      fail(ErrorKind::kLink, "--link ucx: rank {} has no UCX ({}): use --link auto", rank, no_ucx);
   }
-  return wish != Link::kTcp && verbs[0] && verbs[1] ? Link::kVerbs : Link::kTcp;
+  if (wish == Link::kUcx) return Link::kUcx;
+  for (const int rank : {a, b}) {
+    const std::string& no_verbs = places[static_cast<size_t>(rank)].no_verbs;
+    if (no_verbs.empty()) continue;
+    if (wish == Link::kAuto) return Link::kTcp;
+    fail(ErrorKind::kLink, "--link verbs: rank {} has no RDMA device ({}): use --link auto", rank, no_verbs);
+  }
+  return Link::kVerbs;
 }
 
 }  // namespace coprime

@@ -10,13 +10,21 @@
 namespace coprime {
 
 // A wish for the whole world (--link), or what joins one pair (then never kAuto).
-enum class Link : uint8_t { kAuto, kShm, kTcp, kVerbs };
+enum class Link : uint8_t { kAuto, kShm, kTcp, kVerbs, kUcx };
 std::string_view link_name(Link link);
+
+// Which RDMA device a rank uses, where its host has several.
+struct VerbsChoice {
+  std::string device;  // empty: the first whose port is active
+  int gid_index = -1;  // -1: the one of the address by which the ranks meet
+  bool made() const { return !device.empty() || gid_index >= 0; }
+};
 
 // Where a rank runs.
 struct RankPlace {
-  std::string host;    // host_identity(): ranks with the same one may share memory
-  bool verbs = false;  // it has a usable RDMA device
+  std::string host;      // host_identity(): ranks with the same one may share memory
+  std::string no_verbs;  // why it has no usable RDMA device; empty: it has one
+  std::string no_ucx;    // likewise of UCX, which is looked for where it is wished
 };
 
 // The ranks that are to share memory with `rank`, in rising order and it among them; none if it is alone, or if the

@@ -19,6 +19,9 @@ void visit(Field&& field, T& value) requires std::same_as<std::remove_const_t<T>
   field("world", value.world);
   field("key", value.key);
   field("wire_auth", value.wire_auth);
+  field("verbs_device", value.verbs.device);
+  field("verbs_gid", value.verbs.gid_index);
+  field("ucx", value.ucx);
 }
 
 template <class Field, class T>
@@ -54,7 +57,8 @@ void visit(Field&& field, T& value) requires std::same_as<std::remove_const_t<T>
   field("facts", value.facts);
   field("host", value.host);
   field("port", value.port);
-  field("verbs", value.verbs);
+  field("no_verbs", value.no_verbs);
+  field("no_ucx", value.no_ucx);
   field("cores", value.cores);
 }
 
@@ -87,6 +91,8 @@ void visit(Field&& field, T& value) requires std::same_as<std::remove_const_t<T>
 template <class Field, class T>
 void visit(Field&& field, T& value) requires std::same_as<std::remove_const_t<T>, LinkReport> {
   field("names", value.names);
+  field("details", value.details);
+  field("refusals", value.refusals);
 }
 
 template <class Field, class T>

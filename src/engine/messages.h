@@ -49,6 +49,8 @@ struct LinkStart {
   std::string world;        // its id, 16 bytes in hexadecimal
   std::string key;          // in hexadecimal; empty: the rank's operator gave it
   bool wire_auth = false;
+  VerbsChoice verbs;  // for ranks whose operator makes none
+  bool ucx = false;   // --link ucx: UCX is to be looked for
 };
 
 struct RankStart {
@@ -65,10 +67,11 @@ struct RankStart {
 
 struct RankFacts {
   Facts facts;
-  std::string host;    // host_identity()
-  int port = 0;        // where it listens for its peers; 0: it is alone
-  bool verbs = false;  // it has opened an RDMA device
-  int cores = 1;       // that it may use
+  std::string host;      // host_identity()
+  int port = 0;          // where it listens for its peers; 0: it is alone
+  std::string no_verbs;  // why it has no RDMA device; empty: it has opened one
+  std::string no_ucx;    // likewise of UCX
+  int cores = 1;         // that it may use
 };
 
 // The first half of making links: who is to share memory.
@@ -93,8 +96,10 @@ struct LinkTable {
   bool windowed = false;    // some pair of the world has a link that needs windows of posted receives
 };
 struct LinkReport {
-  std::vector<std::string>
-      names;  // by rank: "shm", "tcp", "verbs RC"; "none" for the rank itself and who is not joined
+  // By rank. "shm", "tcp", "verbs RC"; "none" for the rank itself and who is not joined.
+  std::vector<std::string> names;
+  std::vector<std::string> details;   // of a link that has some: device, addresses, depths
+  std::vector<std::string> refusals;  // why it is TCP in place of the table's link; empty: it is the table's
 };
 
 struct RankReady {

@@ -76,7 +76,8 @@ class Rank {
                                                       [&] { progress_->advance(rank_); }),
                                .host = host_identity(),
                                .port = links_->port(),
-                               .verbs = links_->has_verbs(),
+                               .no_verbs = links_->no_verbs(),
+                               .no_ucx = links_->no_ucx(),
                                .cores = usable_cores()});
     const auto group = from_json<RankGroup>(message_text(front_.expect(MessageType::kGroup)));
     make_links(group);

@@ -13,6 +13,7 @@
 #include <string>
 
 #include "base/error.h"
+#include "engine/links.h"
 #include "model/weights.h"
 #include "transport/channel.h"
 #include "transport/progress_page.h"
@@ -38,6 +39,7 @@ struct RankPlacement {
   std::optional<SecretKey> key;                    // none: the front gives one
   std::filesystem::path model;                     // empty: the front's
   int threads = 0;                                 // 0: the front's
+  VerbsChoice verbs;                               // none made: the front's
   std::function<void(const std::string&)> report;  // told of each step that fails, at once; may be empty
   RankHooks hooks;
   MeasuringService

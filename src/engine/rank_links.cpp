@@ -21,14 +21,9 @@ WorldId world_id_from_hex(const std::string& text) {
   return id;
 }
 
-// No device is no error: the world has other links.
-std::shared_ptr<VerbsDevice> open_verbs(const VerbsOptions& options) {
-  if (!probe_verbs(options).usable) return nullptr;
-  try {
-    return open_verbs_device(options);
-  } catch (const Error&) {
-    return nullptr;
-  }
+VerbsOptions verbs_options(const LinkStart& start, const RankPlacement& placement) {
+  const VerbsChoice& choice = placement.verbs.made() ? placement.verbs : start.verbs;
+  return {.device = choice.device, .gid_index = choice.gid_index, .gate_timeout_ms = start.gate_timeout_ms};
 }
 
 SecretKey world_key(const LinkStart& start, const RankPlacement& placement) {
@@ -40,18 +35,33 @@ SecretKey world_key(const LinkStart& start, const RankPlacement& placement) {
 
 RankLinks::RankLinks(const LinkStart& start, const RankPlacement& placement)
     : start_(start),
-      front_host_(placement.front_host),
+      // Ranks of the front's host listen where the front does, and nowhere else.
+      front_host_(start.listen_host.empty() ? placement.front_host : start.listen_host),
       threads_(placement.threads != 0 ? placement.threads : start.threads),
       me_{.rank = start.rank,
           .ranks = start.ranks,
           .world = world_id_from_hex(start.world),
-          .key = world_key(start, placement)} {
+          .key = world_key(start, placement)},
+      verbs_options_(verbs_options(start, placement)) {
   if (start.ranks == 1) return;
   const auto port = static_cast<uint16_t>(start.port == 0 ? 0 : start.port + start.rank);
   const std::string& host = start.listen_host.empty() ? placement.own_host : start.listen_host;
   // Who is let in proves that it holds the world's key, whoever made that.
   listener_ = Listener::open({host, port}, true, "choose another --port");
-  verbs_ = open_verbs({.gate_timeout_ms = start.gate_timeout_ms});
+  try {
+    verbs_ = open_verbs_device(verbs_options_);
+  } catch (const Error& error) {
+    // No device is no error, unless somebody named it: the world has other links.
+    no_verbs_ = error.what();
+    if (!verbs_options_.device.empty())
+      fail(ErrorKind::kLink, "--verbs-device {}: {}; coprime rank --verbs-device gives a rank one of its own",
+           verbs_options_.device, error.what());
+  }
+  try {
+    if (start.ucx) ucx_ = open_ucx();
+  } catch (const Error& error) {
+    no_ucx_ = error.what();
+  }
 }
 
 int RankLinks::threads(const RankGroup& group) const {
@@ -70,7 +80,7 @@ uint32_t RankLinks::connected() const {
   uint32_t ranks = 0;
   for (int peer = 0; peer < me_.ranks; ++peer) {
     const Link link = table_.peers[static_cast<size_t>(peer)].link;
-    if (link == Link::kTcp || link == Link::kVerbs) ranks |= 1u << peer;
+    if (link == Link::kTcp || link == Link::kVerbs || link == Link::kUcx) ranks |= 1u << peer;
   }
   return ranks;
 }
@@ -79,13 +89,18 @@ bool RankLinks::shares_memory() const {
   return std::ranges::find(table_.peers, Link::kShm, &LinkTable::Peer::link) != table_.peers.end();
 }
 
-// Memory of one host needs no proof; whatever crosses a wire has one with --wire-auth.
-PeerConnection RankLinks::connect(int peer, Link link, MeshConnection mesh, size_t slot_bytes) const {
+// Memory of one host needs no proof; whatever crosses a wire has one with --wire-auth. A device that does not carry is
+// no end of the world: both ranks learn of it over the connection that they have, and use that.
+PeerConnection RankLinks::connect(int peer, Link link, MeshConnection mesh, size_t slot_bytes) {
   PeerConnection connection{.socket = std::move(mesh.socket)};
   if (link == Link::kVerbs) {
-    const VerbsOptions options{.gate_timeout_ms = start_.gate_timeout_ms};
-    connection.pair = connect_verbs(verbs_, options, connection.socket.get(), me_.rank, peer, kConnectTimeoutMs).pair;
+    VerbsLink made = connect_verbs(verbs_, verbs_options_, connection.socket.get(), me_.rank, peer, kConnectTimeoutMs);
+    connection.pair = std::move(made.pair);
+    report_.details[static_cast<size_t>(peer)] = std::move(made.summary);
+    report_.refusals[static_cast<size_t>(peer)] = std::move(made.refusal);
   }
+  if (link == Link::kUcx)
+    connection.pair = connect_ucx(ucx_, std::move(connection.socket), me_.epoch, me_.rank, peer, kConnectTimeoutMs);
   if (!start_.wire_auth) return connection;
   if (!connection.pair) connection.pair = std::make_unique<TcpQueuePair>(std::move(connection.socket), me_.epoch);
   const AuthenticatedQueuePair::Session session{mesh.session_key->bytes(), me_.epoch, me_.rank, peer};
@@ -111,12 +126,15 @@ std::unique_ptr<Exchange> RankLinks::make(FrontLine& front, const RankGroup& gro
     links.region = shared.region;
     links.region_ranks = group.ranks;
   }
+  report_ = {.details = std::vector<std::string>(links.peers.size()),
+             .refusals = std::vector<std::string>(links.peers.size())};
   if (const uint32_t peers = connected(); peers != 0) {
     auto mesh = connect_mesh(*listener_, endpoints(), peers, me_, kConnectTimeoutMs);
     for (int peer = 0; peer < me_.ranks; ++peer) {
       const auto at = static_cast<size_t>(peer);
       if ((peers >> peer & 1) != 0)
         links.peers[at] = connect(peer, table_.peers[at].link, std::move(mesh[at]), slot_bytes);
+      progress->advance(me_.rank);  // a device that does not carry takes its time to say so, for each peer
     }
   }
   const ExchangeSettings settings{.wait = choose_wait_policy(usable_cores(), group.ranks_on_host, threads(group)),
@@ -126,7 +144,7 @@ std::unique_ptr<Exchange> RankLinks::make(FrontLine& front, const RankGroup& gro
 }
 
 void RankLinks::tell(FrontLine& front, const Exchange& exchange) const {
-  LinkReport report;
+  LinkReport report = report_;
   for (int peer = 0; peer < me_.ranks; ++peer) report.names.emplace_back(exchange.link(peer));
   front.send_json(MessageType::kConnected, report);
 }

@@ -13,19 +13,22 @@
 #include "gate/exchange.h"
 #include "transport/endpoint.h"
 #include "transport/mesh.h"
+#include "transport/ucx/ucx.h"
 #include "transport/verbs/verbs.h"
 
 namespace coprime {
 
 class RankLinks {
  public:
-  // Listens at the place that the front chose, unless the rank is alone. Error(kLink) when the port is taken.
+  // Listens at the place that the front chose, unless the rank is alone. Error(kLink) when the port is taken, or when
+  // an RDMA device that was named is not there.
   RankLinks(const LinkStart& start, const RankPlacement& placement);
 
   // Of this rank: its operator's choice, or the front's, or its host's cores shared out.
   int threads(const RankGroup& group) const;
 
-  bool has_verbs() const { return verbs_ != nullptr; }
+  const std::string& no_verbs() const { return no_verbs_; }  // why no RDMA device is open; empty: one is
+  const std::string& no_ucx() const { return no_ucx_; }
   int port() const { return listener_ ? listener_->port() : 0; }
 
   // Makes the links that the front asks for by `group`, and by a second message. An exchange of the last links must be
@@ -49,7 +52,7 @@ class RankLinks {
   std::vector<Endpoint> endpoints() const;
   bool shares_memory() const;
   uint32_t connected() const;  // a bit for each rank to which this one needs a connection
-  PeerConnection connect(int peer, Link link, MeshConnection mesh, size_t slot_bytes) const;
+  PeerConnection connect(int peer, Link link, MeshConnection mesh, size_t slot_bytes);
 
   LinkStart start_;
   std::string front_host_;
@@ -57,8 +60,13 @@ class RankLinks {
   Membership me_;
   RankGroup group_;  // of the last make(), and the table that followed it
   LinkTable table_;
+  LinkReport report_;  // of that one, but for the names
   std::optional<Listener> listener_;
+  VerbsOptions verbs_options_;
   std::shared_ptr<VerbsDevice> verbs_;  // null: this host has none that works
+  std::string no_verbs_;
+  std::shared_ptr<UcxContext> ucx_;  // null: not wished, or not here
+  std::string no_ucx_;
 };
 
 }  // namespace coprime

@@ -42,9 +42,13 @@ World::World(int ranks, const LaunchOptions& launch, const RemoteOptions& remote
   // The door opens first: a port that is taken is told before anything is started.
   if (remote.ranks > 0) {
     const bool same_user = !remote.meet.socket_name.empty();
+    UniqueFd door = open_door(remote);
+    MeetingPoint meet = remote.meet;
+    if (!same_user) meet.endpoint.port = local_address(door.get()).port();
     reception_ =
-        std::make_unique<Reception>(open_door(remote), remote.meet.text(), remote.key ? *remote.key : no_key(), local_,
-                                    ranks_, same_user, [this](const std::string& line) { World::report(line); });
+        std::make_unique<Reception>(std::move(door), meet.text(), remote.key ? *remote.key : no_key(), local_, ranks_,
+                                    same_user, [this](const std::string& line) { World::report(line); });
+    if (remote.announce) remote.announce(meet.endpoint);
   }
   launcher_ = std::make_unique<Launcher>(local_, progress_->fd(), launch);
   if (remote.ranks > 0) receive_ranks(remote);

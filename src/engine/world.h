@@ -27,6 +27,8 @@ struct RemoteOptions {
   std::vector<HostLine> hosts;   // started by ssh; who is not must come by itself
   std::filesystem::path ssh = "ssh";
   int timeout_ms = 300'000;  // for all to join
+  // Told once the door is open: what a launcher's processes are to be told of it. May take its time, and throw.
+  std::function<void(const Endpoint& door)> announce;
 };
 
 // What a person should know while a world runs: who is missing, who was refused, which link fell back.

@@ -126,7 +126,7 @@ PairFault BulkExchange::on_receive(const WindowPlan& plan, const Flight& flight,
         .kind = PairFaultKind::kReceiveLength, .id = completion.id, .found = completion.bytes, .expected = expected};
   }
   if (plan.limits().carries_tags && completion.tag != chunk_tag(flight.tag, flight.sequence, chunk))
-    return {.kind = PairFaultKind::kWrongMessage, .id = flight.sequence};
+    return wrong_message(completion.tag, flight.sequence, chunk);
   ++received_;
   return {};
 }

@@ -1,20 +1,19 @@
-// The constants of ds4's tensor-parallel gates, with their names and values there.
+// The constants of ds4's tensor-parallel gates, with their names and values there. Those of drivers are transport/'s.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 
+#include "transport/driver_limits.h"
+
 namespace coprime {
 
-inline constexpr size_t DS4_TP_RDMA_MAX_MSG = 16384;        // bytes of one message, the driver's cap
 inline constexpr int DS4_TP_RDMA_RECV_WINDOW = 16;          // gates whose receives are posted ahead
-inline constexpr int DS4_TP_RDMA_BULK_SLOTS = 64;           // requests of one posted chain in a bulk exchange
 inline constexpr int DS4_TP_DEFAULT_GATE_TIMEOUT_MS = 750;  // of 1 to DS4_TP_MAX_GATE_TIMEOUT_MS
 inline constexpr int DS4_TP_MAX_GATE_TIMEOUT_MS = 60000;
 
 // Values that ds4 writes as numbers in its code.
 inline constexpr int kBulkWindowReceives = 256;     // receives of one window of a bulk exchange, at most
-inline constexpr int kMaxGrantedDepth = 4096;       // what is believed of a granted queue depth
 inline constexpr int kGateVectorChunks = 2;         // of a decode vector where the cap is DS4_TP_RDMA_MAX_MSG
 inline constexpr int kPeerClosedPolls = 16384;      // between two looks for a closed peer
 inline constexpr int kProfileSamples = 430;         // between two lines of gate_profile

@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "gate/peer_link.h"
 #include "gate/testing.h"
 
 namespace coprime {
@@ -72,7 +73,8 @@ class Failures : public ::testing::TestWithParam<Link> {
     EXPECT_TRUE(contains(outcome.text, fmt::format(" rank {}", blamed))) << outcome.text;
     EXPECT_TRUE(contains(outcome.text, " at layer 3 gate FFN (sequence ")) << outcome.text;
     const bool shared = link() == Link::kShm || (link() == Link::kMixed && rank < 2 && blamed < 2);
-    EXPECT_TRUE(contains(outcome.text, shared ? " over shm: " : " over tcp: ")) << outcome.text;
+    const char* const name = shared ? "shm" : link() == Link::kUcx ? "ucx" : "tcp";
+    EXPECT_TRUE(contains(outcome.text, fmt::format(" over {}: ", name))) << outcome.text;
     EXPECT_EQ(outcome.again, outcome.text);
     EXPECT_LT(outcome.after_us, (kTimeoutMs + 1500) * 1000) << outcome.text;
   }
@@ -308,7 +310,7 @@ TEST_P(Failures, a_rank_that_abandons_a_gate_tells_the_others_at_once) {
   EXPECT_LT(now_us() - start_us, 5'000'000);
 }
 
-INSTANTIATE_TEST_SUITE_P(All, Failures, ::testing::Values(Link::kShm, Link::kTcp, Link::kMixed),
+INSTANTIATE_TEST_SUITE_P(All, Failures, ::testing::Values(Link::kShm, Link::kTcp, Link::kMixed, Link::kUcx),
                          [](const auto& tested) { return std::string(link_name(tested.param)); });
 
 // A stopped rank in the middle of large messages: both directions are full.
@@ -393,6 +395,54 @@ TEST(TcpFailures, a_rank_does_not_leave_before_all_is_sent) {
     if (rank == 1) std::this_thread::sleep_for(std::chrono::milliseconds(100));
     EXPECT_NO_THROW(exchange->wait());
   });
+}
+
+// The messages towards rank 1 without the third: the next one comes when rank 1 still waits for the third.
+SoftUcOptions losing_the_third(int rank, int) {
+  SoftUcOptions options{.max_message_bytes = 16 * 1024};
+  if (rank == 1) options.faults = {{.kind = SoftUcFault::Kind::kDropMessage, .first = 3}};
+  return options;
+}
+
+TEST(UcFailures, a_message_in_the_receive_of_a_lost_one_is_named_and_never_taken_for_it) {
+  const TestWorld world(Link::kUc, 2, testing::one_gate(64), losing_the_third);
+  run_threads(2, [&](int rank) {
+    const auto exchange = world.join(rank, world.settings(kTimeoutMs));
+    uint64_t gate = 0;
+    std::string text;
+    try {
+      while (++gate <= 10) {
+        exchange->begin_step(1, 1);
+        std::memset(exchange->out(64).data(), static_cast<int>(16 * rank + gate), 64);
+        exchange->publish(0, 64, from_all(*exchange, 64));
+        const auto view = exchange->wait()[static_cast<size_t>(1 - rank)];
+        EXPECT_EQ(static_cast<uint64_t>(view[0]), 16 * (1 - rank) + gate) << "rank " << rank;
+        exchange->release();
+      }
+    } catch (const Error& error) {
+      text = error.what();
+    }
+    if (rank == 0) return;
+    EXPECT_EQ(gate, 3u);
+    EXPECT_TRUE(contains(text,
+                         "is out of step with this rank: message of seq 4 chunk 0 in the receive of seq 3 chunk 0: "
+                         "the link lost or moved a message"))
+        << text;
+  });
+}
+
+TEST(StreamLink, is_for_pairs_that_keep_whole_messages_and_their_tags) {
+  const QueuePairLimits tcp{.send_depth = 16, .receive_depth = 16, .carries_tags = true};
+  EXPECT_TRUE(suits_stream_link(tcp, 1 << 20));
+  for (const auto& change : {+[](QueuePairLimits& limits) { limits.carries_tags = false; },
+                             +[](QueuePairLimits& limits) { limits.loses_unposted = true; },
+                             +[](QueuePairLimits& limits) { limits.max_message_bytes = 1000; },
+                             +[](QueuePairLimits& limits) { limits.max_posted_bytes = 1 << 20; },
+                             +[](QueuePairLimits& limits) { limits.frame_bytes = 4096; }}) {
+    QueuePairLimits limits = tcp;
+    change(limits);
+    EXPECT_FALSE(suits_stream_link(limits, 1 << 20));
+  }
 }
 
 TEST(Schedule, names_its_gates) {

@@ -19,9 +19,10 @@ enum class PairFaultKind : uint64_t {
   kDuplicateReceive,   // id
   kReceiveLength,      // found and expected bytes; id
   kEmptyReceive,       // id
-  kWrongMessage,  // id: what arrived is of another gate or chunk: one was lost, or the ranks are at different gates
-  kPeerAhead,     // id of a gate that the peer cannot have reached
-  kBarrier,       // crossed and expected differ
+  // id and expected: the sequence and the chunk whose receive met a message of another gate or chunk; found: its tag.
+  kWrongMessage,
+  kPeerAhead,          // id of a gate that the peer cannot have reached
+  kBarrier,            // crossed and expected differ
   kUnexpectedBarrier,  // crossed
   kGateOrder,          // id: the sequence; found: the entry; expected: the entry that is next
   kBulkRefused,        // id: the sequence

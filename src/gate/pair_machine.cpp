@@ -283,7 +283,7 @@ void PairMachine::send_dummies(PairPort& port) {
       request.id = kBulkTag | dummies_++;
       request.data = buffers_->dummy.data();
       request.bytes = message_bytes(1, chunk_at(gate.capacity, plan_->chunk_bytes(), chunk).bytes, plan_->limits());
-      request.tag = chunk_tag(kDummyTag, dummy_gate_, chunk);
+      request.tag = dummy_tag(dummy_gate_, chunk);
       request.label = chunk_label(dummy_gate_, chunk);
     }
     dummy_chunk_ += count;

@@ -20,8 +20,9 @@
 // last gate proves it); a flight is done only when the peer's whole contribution has arrived, with the length and,
 // where tags are carried, the gate that were announced. After a fault nothing is posted and nothing is done any more.
 //
-// Where tags are not carried, a link that loses a message that did meet a receive, and goes on delivering, makes later
-// messages pass for earlier ones: what the link is trusted for there, or what an authenticating pair checks.
+// Where tags are carried, a message says its sequence and chunk: one that meets the receive of another, because a
+// message between was lost, is a fault. Where they are not, it passes for the earlier one: what the link is trusted for
+// there (between Macs nothing arrives after a loss), or what an authenticating pair checks.
 #pragma once
 
 #include <array>

@@ -62,10 +62,10 @@ struct End {
     port.barriers.pop_front();
   }
   // The peer's next message, as long as it must be.
-  void receive(size_t bytes) {
+  void receive(size_t bytes, uint32_t tag = 0) {
     const WorkRequest receive = port.receives.front();
     port.receives.pop_front();
-    machine.on_completion(port, {.kind = Completion::Kind::kReceive, .id = receive.id, .bytes = bytes});
+    machine.on_completion(port, {.kind = Completion::Kind::kReceive, .id = receive.id, .bytes = bytes, .tag = tag});
   }
   void complete_sends() {
     for (; !port.sends.empty(); port.sends.pop_front())
@@ -234,6 +234,67 @@ TEST(PairMachine, BadCompletionsEndIt) {
     EXPECT_EQ(end.port.receives.size() + end.port.sends.size(), posted);
     EXPECT_EQ(end.machine.fault().kind, c.kind);
   }
+}
+
+// The receives of gates 1 and 2 have two chunks each; gate 1 is on its way, kTag is its gate.
+TEST(PairMachine, AMessageInTheWrongReceiveIsNamed) {
+  QueuePairLimits limits = driver_limits();
+  limits.carries_tags = true;
+  struct Case {
+    std::vector<uint32_t> tags;
+    const char* text;  // of the fault of the last one; empty: the gate is done
+  };
+  const char* const lost = ": the link lost or moved a message, or the ranks are at different gates";
+  const char* const other_gate =
+      "a message of another gate in the receive of seq 1 chunk {}: the ranks are at "
+      "different gates";
+  for (const Case& c : std::vector<Case>{
+           {{chunk_tag(kTag, 1, 0), chunk_tag(kTag, 1, 1)}, ""},
+           {{chunk_tag(kTag, 1, 1)}, "message of seq 1 chunk 1 in the receive of seq 1 chunk 0"},
+           {{chunk_tag(kTag, 1, 0), chunk_tag(kTag, 2, 0)}, "message of seq 2 chunk 0 in the receive of seq 1 chunk 1"},
+           {{chunk_tag(kTag, 1, 0), chunk_tag(kTag, 0, 1)}, "message of seq 0 chunk 1 in the receive of seq 1 chunk 1"},
+           {{chunk_tag(kTag, 1, 0), chunk_tag(kTag + 1, 1, 1)}, "another gate, chunk 1"},
+           {{chunk_tag(kTag + 1, 1, 0), chunk_tag(kTag + 1, 1, 1)}, "another gate, chunk 0"},
+           {{dummy_tag(1, 0)}, "another gate, chunk 0"},
+       }) {
+    SCOPED_TRACE(c.text);
+    End end(schedule_of(20, 24576), limits);
+    end.machine.begin_step(kOne, kOne);
+    end.start(1, 0, 24576, 24576);
+    end.cross();
+    for (size_t i = 0; i < c.tags.size(); ++i) end.receive(i == 0 ? 16384 : 8192, c.tags[i]);
+    std::string expected = c.text;
+    if (expected.starts_with("another gate")) {
+      expected = fmt::format(fmt::runtime(other_gate), expected.back());
+    } else if (!expected.empty()) {
+      expected += lost;
+    }
+    EXPECT_EQ(end.machine.fault_text(), expected);
+    EXPECT_EQ(end.machine.done(), expected.empty());
+  }
+}
+
+// Sequences and chunks of any size are named by the nearest ones that have their low bits.
+TEST(PairMachine, TagsSayWhichMessageTheyAreFar) {
+  static_assert(chunk_tag(kTag, 5000, 1025) != chunk_tag(kTag, 5001, 1025));
+  static_assert(chunk_tag(kTag, 5000, 1025) != chunk_tag(kTag, 5000, 1026));
+  static_assert(chunk_tag(kTag, 5000, 1025) != dummy_tag(5000, 1025));
+  QueuePairLimits limits = driver_limits();
+  limits.carries_tags = true;
+  End end(schedule_of(1, 64), limits);
+  for (uint64_t sequence = 1; sequence < 4097; ++sequence) {
+    end.machine.begin_step(kOne, kOne);
+    end.start(sequence, 0, 64, 64);
+    if (sequence == 1) end.cross();
+    end.receive(64, chunk_tag(kTag, sequence, 0));
+    ASSERT_TRUE(end.machine.done()) << end.machine.fault_text();
+    end.complete_sends();
+  }
+  end.machine.begin_step(kOne, kOne);
+  end.start(4097, 0, 64, 64);
+  end.receive(64, chunk_tag(kTag, 4095, 0));
+  EXPECT_EQ(end.machine.fault_text().find("message of seq 4095 chunk 0 in the receive of seq 4097 chunk 0"), 0u)
+      << end.machine.fault_text();
 }
 
 TEST(PairMachine, ADifferentBarrierEndsIt) {

@@ -20,6 +20,27 @@ std::string unexpected_text(const char* what, const PairFault& fault) {
                      what, fault.id, fault.expected);
 }
 
+// The number nearest to `near` whose lowest `bits` are those of `low`.
+uint64_t nearest(uint64_t near, uint64_t low, int bits) {
+  const uint64_t ahead = (low - near) & ((uint64_t{1} << bits) - 1);
+  return ahead >> (bits - 1) != 0 && near + ahead >= uint64_t{1} << bits ? near + ahead - (uint64_t{1} << bits)
+                                                                         : near + ahead;
+}
+
+std::string wrong_message_text(const PairFault& fault) {
+  const uint64_t sequence = nearest(fault.id, fault.found >> (kChunkTagBits + kDigestBits), kSequenceTagBits);
+  const uint64_t chunk = nearest(fault.expected, fault.found >> kDigestBits, kChunkTagBits);
+  if (sequence == fault.id && chunk == fault.expected) {
+    return fmt::format("a message of another gate in the receive of seq {} chunk {}: the ranks are at different gates",
+                       fault.id, fault.expected);
+  }
+  return fmt::format(
+      "message of seq {} chunk {} in the receive of seq {} chunk {}: the link lost or moved a message, or the ranks "
+      "are "
+      "at different gates",
+      sequence, chunk, fault.id, fault.expected);
+}
+
 }  // namespace
 
 std::string PairMachine::gate_text_of(const Flight& flight) const {
@@ -52,8 +73,7 @@ std::string PairMachine::fault_text() const {
     case PairFaultKind::kEmptyReceive:
       return fmt::format("receive {:#x} completed with zero bytes", fault_.id);
     case PairFaultKind::kWrongMessage:
-      return fmt::format("what arrived is not a message of seq {}: one was lost, or the ranks are at different gates",
-                         fault_.id);
+      return wrong_message_text(fault_);
     case PairFaultKind::kPeerAhead:
       return fmt::format("a message arrived for a gate after seq {}, which the peer cannot have reached",
                          fault_.expected);

@@ -48,7 +48,8 @@ class PeerLink {
   virtual const std::string& failure() const = 0;  // empty, or to be read after "rank 2 "
 };
 
-// Where a pair keeps messages until there is a receive and takes them whole. Slots of slot_bytes.
+// Where a pair keeps messages until there is a receive, and takes them whole with their gate's tag. Slots of
+// slot_bytes.
 bool suits_stream_link(const QueuePairLimits& limits, size_t slot_bytes);
 std::unique_ptr<PeerLink> make_stream_link(std::unique_ptr<QueuePair> pair, size_t slot_bytes,
                                            std::span<std::byte> out_slots);

@@ -99,14 +99,14 @@ PairFault PostedWindow::accept(const WindowPlan& plan, const Completion& complet
             .expected = longest};
   }
   const size_t parity = sequence & 1;
-  // Taken off again, the chunk's own part leaves the gate's tag.
-  const uint32_t gate_tag = chunk_tag(completion.tag, sequence, chunk_);
+  const uint32_t digest = completion.tag & kDigestMask;
   if (chunk_ == 0) {
     bytes_[parity] = 0;
-    gate_tag_[parity] = gate_tag;
+    digest_[parity] = digest;
   }
-  if (plan.limits().carries_tags && (gate_tag != gate_tag_[parity] || (dummy && gate_tag != kDummyTag))) [[unlikely]]
-    return {.kind = PairFaultKind::kWrongMessage, .id = sequence};
+  if (plan.limits().carries_tags &&
+      (completion.tag != (chunk_place(sequence, chunk_) | digest_[parity]) || dummy != (digest == 0))) [[unlikely]]
+    return wrong_message(completion.tag, sequence, chunk_);
   bytes_[parity] += completion.bytes;
   if (last) {
     done_ = sequence;
@@ -120,8 +120,8 @@ PairFault PostedWindow::accept(const WindowPlan& plan, const Completion& complet
 PairFault PostedWindow::check(const WindowPlan& plan, const Flight& flight) const {
   const size_t parity = flight.sequence & 1;
   const WindowPlan::Gate& gate_plan = gate(plan, flight.sequence);
-  if (plan.limits().carries_tags && gate_tag_[parity] != flight.tag) [[unlikely]]
-    return {.kind = PairFaultKind::kWrongMessage, .id = flight.sequence};
+  if (plan.limits().carries_tags && digest_[parity] != gate_digest(flight.tag)) [[unlikely]]
+    return wrong_message(chunk_place(flight.sequence, 0) | digest_[parity], flight.sequence, 0);
   const size_t expected = total_message_bytes(flight.incoming, gate_plan.capacity, plan.chunk_bytes(), plan.limits());
   if (bytes_[parity] != expected) [[unlikely]] {
     return {.kind = PairFaultKind::kReceiveLength,

@@ -22,16 +22,30 @@
 
 namespace coprime {
 
-// A word that travels with each chunk of a gate where tags are carried: a chunk of another gate, or of another place
-// in it, does not have it.
+// The word that travels with each message where tags are carried: the sequence modulo 4096 (bits 20 to 31), the chunk
+// modulo 1024 (10 to 19), and a digest of the gate (0 to 9), which is 0 for dummies and nothing else.
+inline constexpr int kSequenceTagBits = 12, kChunkTagBits = 10, kDigestBits = 10;
+inline constexpr uint32_t kDigestMask = (1u << kDigestBits) - 1;
+constexpr uint32_t gate_digest(uint32_t gate_tag) {
+  const uint32_t digest = gate_tag * 0x9E3779B1u >> (32 - kDigestBits);
+  return digest == 0 ? 1 : digest;
+}
+constexpr uint32_t chunk_place(uint64_t sequence, int64_t chunk) {
+  return static_cast<uint32_t>(sequence) << (kChunkTagBits + kDigestBits) |
+         (static_cast<uint32_t>(chunk) & ((1u << kChunkTagBits) - 1)) << kDigestBits;
+}
 constexpr uint32_t chunk_tag(uint32_t gate_tag, uint64_t sequence, int64_t chunk) {
-  return gate_tag ^ (static_cast<uint32_t>(sequence) * 0x9E3779B1u + static_cast<uint32_t>(chunk) * 0x85EBCA77u);
+  return chunk_place(sequence, chunk) | gate_digest(gate_tag);
+}
+constexpr uint32_t dummy_tag(uint64_t sequence, int64_t chunk) { return chunk_place(sequence, chunk); }
+// A message with this tag where chunk `chunk` of `sequence` comes.
+constexpr PairFault wrong_message(uint32_t tag, uint64_t sequence, int64_t chunk) {
+  return {.kind = PairFaultKind::kWrongMessage, .id = sequence, .found = tag, .expected = static_cast<uint64_t>(chunk)};
 }
 // What both ends know of a message beforehand: WorkRequest::label.
 constexpr uint64_t chunk_label(uint64_t sequence, int64_t chunk) {
   return sequence << 24 | (static_cast<uint64_t>(chunk) & 0xffffff);
 }
-inline constexpr uint32_t kDummyTag = kDrainBarrier;
 
 class PostedWindow {
  public:
@@ -73,8 +87,8 @@ class PostedWindow {
   int64_t chunk_ = 0;  // chunks of done_ + 1 that have arrived
   uint64_t id_tag_ = 0;
   RowClass now_ = RowClass::kBulk, next_ = RowClass::kBulk;
-  std::array<uint64_t, 2> bytes_ = {};     // by parity: of the chunks that have arrived
-  std::array<uint32_t, 2> gate_tag_ = {};  // by parity: what those chunks say
+  std::array<uint64_t, 2> bytes_ = {};   // by parity: of the chunks that have arrived
+  std::array<uint32_t, 2> digest_ = {};  // by parity: of the gate, as those chunks say
 };
 
 }  // namespace coprime

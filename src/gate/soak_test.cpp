@@ -143,7 +143,7 @@ TEST_P(GateSoak, every_byte_of_every_gate_is_right) {
 
 INSTANTIATE_TEST_SUITE_P(All, GateSoak,
                          ::testing::Values(Link::kShm, Link::kTcp, Link::kMixed, Link::kUc, Link::kApple, Link::kSealed,
-                                           Link::kSealedUc),
+                                           Link::kSealedUc, Link::kUcx),
                          [](const auto& tested) { return std::string(link_name(tested.param)); });
 
 }  // namespace

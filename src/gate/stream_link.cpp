@@ -60,6 +60,7 @@ class StreamLink final : public PeerLink {
     return into[0].fd < 0 ? 0 : 1;
   }
   uint64_t moved() const override { return pair_->bytes_moved(); }
+  bool can_sleep() const override { return pair_->wait_on().fd >= 0; }
   const char* name() const override { return pair_->name(); }
   const std::string& failure() const override { return pair_->failure(); }
 
@@ -83,8 +84,8 @@ class StreamLink final : public PeerLink {
 }  // namespace
 
 bool suits_stream_link(const QueuePairLimits& limits, size_t slot_bytes) {
-  return !limits.loses_unposted && limits.frame_bytes == 0 && limits.max_message_bytes >= slot_bytes &&
-         limits.max_posted_bytes >= 2 * slot_bytes;
+  return !limits.loses_unposted && limits.carries_tags && limits.frame_bytes == 0 &&
+         limits.max_message_bytes >= slot_bytes && limits.max_posted_bytes >= 2 * slot_bytes;
 }
 
 std::unique_ptr<PeerLink> make_stream_link(std::unique_ptr<QueuePair> pair, size_t slot_bytes,

@@ -22,13 +22,14 @@
 #include "transport/shm/shm_region.h"
 #include "transport/soft_uc/soft_uc_queue_pair.h"
 #include "transport/tcp/tcp_queue_pair.h"
+#include "transport/ucx/ucx.h"
 
 namespace coprime::testing {
 
 // kMixed: the first two thirds of the ranks share memory, the others and they are joined by TCP. kUc and kApple: soft
 // UC as the standard has it, with a cap of 16 KiB, and as between Macs. kSealed: TCP with authenticated messages,
-// kSealedUc: UC with them.
-enum class Link { kShm, kTcp, kMixed, kUc, kApple, kSealed, kSealedUc };
+// kSealedUc: UC with them. kUcx: UCX over what it finds on this host.
+enum class Link { kShm, kTcp, kMixed, kUc, kApple, kSealed, kSealedUc, kUcx };
 inline const char* link_name(Link link) {
   switch (link) {
     case Link::kShm:
@@ -45,6 +46,8 @@ inline const char* link_name(Link link) {
       return "sealed";
     case Link::kSealedUc:
       return "sealed_uc";
+    case Link::kUcx:
+      return "ucx";
   }
   return "?";
 }
@@ -111,6 +114,8 @@ class TestWorld {
           auto device = std::make_shared<SoftUcDevice>(device_options(rank, peer));
           connection.pair = connect_soft_uc(std::move(device), std::move(wires[static_cast<size_t>(peer)].socket));
         }
+        if (link_ == Link::kUcx)
+          connection.pair = connect_ucx(open_ucx(), std::move(connection.socket), settings.epoch, rank, peer, 20'000);
         if (link_ == Link::kSealed) {
           connection.pair = std::make_unique<TcpQueuePair>(std::move(connection.socket), settings.epoch);
         }

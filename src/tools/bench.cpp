@@ -223,6 +223,7 @@ std::string bench_json(const Front& front, const BenchOptions& options, const Be
                 {"max", figures.step_max_ms}}},
               {"start_ms", start_ms},
               {"links", front.links()},
+              {"link_notes", front.link_notes()},
               {"ranks", ranks}}
       .dump();
 }

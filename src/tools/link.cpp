@@ -132,6 +132,7 @@ LinkFigures measure_links(LinkWorld& world, const MeasureOptions& options) {
   }
   for (const auto& [rank, why] : lost)
     figures.failures.push_back(fmt::format("all that rank {} was still to take part in was left out: {}", rank, why));
+  figures.notes = world.notes();
   return figures;
 }
 

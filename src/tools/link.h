@@ -48,6 +48,7 @@ struct GateFigures {
 struct LinkFigures {
   int ranks = 0, timeout_ms = 0;
   std::vector<LinkHost> hosts;
+  std::vector<std::string> notes;  // on the links: see LinkWorld
   MeasureOptions options;
   std::vector<PairFigures> pairs;  // of trials that went through
   std::vector<GateFigures> gate;

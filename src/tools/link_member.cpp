@@ -31,10 +31,11 @@ class LinkMember {
   LinkMember(FrontLine& front, const LinkStart& start, std::shared_ptr<const ProgressPage> progress,
              const RankPlacement& placement)
       : front_(front), start_(start), progress_(std::move(progress)), placement_(placement), links_(start, placement) {
-    front_.send_json(
-        MessageType::kFacts,
-        RankFacts{
-            .host = host_identity(), .port = links_.port(), .verbs = links_.has_verbs(), .cores = usable_cores()});
+    front_.send_json(MessageType::kFacts, RankFacts{.host = host_identity(),
+                                                    .port = links_.port(),
+                                                    .no_verbs = links_.no_verbs(),
+                                                    .no_ucx = links_.no_ucx(),
+                                                    .cores = usable_cores()});
   }
 
   // Until the front ends it.

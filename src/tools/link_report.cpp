@@ -82,8 +82,10 @@ std::string hosts_text(const std::vector<LinkHost>& hosts) {
 
 std::string link_text(const LinkFigures& figures, const std::optional<TokenCost>& token) {
   const int64_t small = latency_size(figures.options.sizes), large = bandwidth_size(figures.options.sizes);
-  std::string text = fmt::format("links     {}\nhosts     {}\nrepeats   {} of each transfer up to 64 KiB\n\n",
-                                 links_text(figures), hosts_text(figures.hosts), figures.options.repeat);
+  std::string text = fmt::format("links     {}\n", links_text(figures));
+  for (const std::string& note : figures.notes) text += fmt::format("          {}\n", note);
+  text += fmt::format("hosts     {}\nrepeats   {} of each transfer up to 64 KiB\n\n", hosts_text(figures.hosts),
+                      figures.options.repeat);
   text += matrix(figures, fmt::format("one way of {}, p50 us ({})", bytes_text(small), one_way_source(figures)), small,
                  2, [](const PairFigures& pair) { return pair.one_way.p50; });
   text += matrix(figures, fmt::format("there and back of {}, p50 us", bytes_text(small)), small, 2,
@@ -137,6 +139,7 @@ std::string link_json(const LinkFigures& figures, const std::optional<TokenCost>
     hosts.push_back({{"name", host.name}, {"ranks", host.ranks}, {"cores", host.cores}});
   json object{{"ranks", figures.ranks},
               {"hosts", hosts},
+              {"link_notes", figures.notes},
               {"repeat", figures.options.repeat},
               {"gate_timeout_ms", figures.timeout_ms},
               {"pairs", pairs},

@@ -27,6 +27,7 @@ class MadeUpWorld final : public LinkWorld {
     }
     return all;
   }
+  std::vector<std::string> notes() const override { return {"ranks 0 and 1: over a made-up device"}; }
   std::string loss(int rank) override { return rank == lost ? "it hung up" : ""; }
   std::vector<TrialReport> run(const LinkTrial& trial) override {
     const std::vector<int>& members = trial.members;
@@ -177,6 +178,7 @@ TEST(Advice, counts_the_cores_of_each_host) {
     int ranks() const override { return 3; }
     int timeout_ms() const override { return 750; }
     std::vector<LinkHost> hosts() const override { return {{"this host", {0}, 1}, {"10.0.0.2", {1, 2}, 1}}; }
+    std::vector<std::string> notes() const override { return {}; }
     std::string loss(int) override { return {}; }
     std::vector<TrialReport> run(const LinkTrial& trial) override { return MadeUpWorld(3).run(trial); }
   };
@@ -196,6 +198,14 @@ TEST(Report, says_why_there_is_no_floor) {
   EXPECT_EQ(link_text(figures, {}).find("no floor"), std::string::npos);
   figures.gate[0].floor_p50_us.reset();
   EXPECT_NE(link_text(figures, {}).find("no floor: links over RDMA"), std::string::npos);
+}
+
+TEST(Report, has_the_notes_on_the_links) {
+  MadeUpWorld world(2);
+  const LinkFigures figures = measure_links(world, {.sizes = {16 * kKiB}, .repeat = 10});
+  const std::string note = "ranks 0 and 1: over a made-up device";
+  EXPECT_NE(link_text(figures, {}).find("links     made up 0-1\n          " + note + "\nhosts"), std::string::npos);
+  EXPECT_EQ(nlohmann::json::parse(link_json(figures, {}))["link_notes"], nlohmann::json::array({note}));
 }
 
 TEST(Json, has_the_rows_that_programs_read) {

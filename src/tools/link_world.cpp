@@ -30,9 +30,13 @@ TrialReport failed(std::string why) {
 RankedLinkWorld::RankedLinkWorld(const LinkWorldOptions& options)
     : options_(options),
       world_(options.ranks, options.launch, options.remote, [this](const std::string& line) { report_once(line); }) {
-  const std::vector<LinkStart> starts = link_starts(
-      world_, options.remote,
-      {.threads = 1, .gate_timeout_ms = options.timeout_ms, .port = options.port, .wire_auth = options.wire_auth});
+  const std::vector<LinkStart> starts = link_starts(world_, options.remote,
+                                                    {.threads = 1,
+                                                     .gate_timeout_ms = options.timeout_ms,
+                                                     .port = options.port,
+                                                     .wire_auth = options.wire_auth,
+                                                     .verbs = options.verbs,
+                                                     .ucx = options.wish == Link::kUcx});
   try {
     for (const LinkStart& start : starts) world_.send_json(start.rank, MessageType::kMeasure, start);
     for (const Message& message : world_.collect(MessageType::kFacts, "before the first trial"))
@@ -53,8 +57,7 @@ void RankedLinkWorld::report_once(const std::string& line) {
 
 // A wish that two ranks cannot be granted is told before anything is measured.
 void RankedLinkWorld::check_wish() const {
-  std::vector<RankPlace> places;
-  for (const RankFacts& rank : facts_) places.push_back({rank.host, rank.verbs});
+  const std::vector<RankPlace> places = places_of(facts_);
   for (int a = 0; a < ranks(); ++a) {
     const std::vector<int> group = memory_group(options_.wish, places, a);
     for (int b = a + 1; b < ranks(); ++b)
@@ -84,7 +87,9 @@ std::string RankedLinkWorld::connect(const LinkTrial& trial, uint32_t members) {
   for (const int rank : trial.members) world_.send(rank, MessageType::kTrial, std::as_bytes(std::span(text)));
   try {
     epoch_ += 2;
-    make_links(world_, facts_, {options_.wish, epoch_, members, kLinking});
+    for (std::string& note : make_links(world_, facts_, {options_.wish, epoch_, members, kLinking}).notes) {
+      if (std::ranges::find(notes_, note) == notes_.end()) notes_.push_back(std::move(note));
+    }
     return {};
   } catch (const Error& error) {
     for (const int rank : trial.members) {

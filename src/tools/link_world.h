@@ -24,6 +24,8 @@ class LinkWorld {
   virtual int ranks() const = 0;
   virtual int timeout_ms() const = 0;
   virtual std::vector<LinkHost> hosts() const = 0;
+  // Of the links of all trials until now, each once: over which devices, which pairs fell back, why there is no RDMA.
+  virtual std::vector<std::string> notes() const = 0;
   // Why a rank takes part in no further trial: "rank 2 (10.0.0.3:5123) hung up". Empty: it does.
   virtual std::string loss(int rank) = 0;
   // Reports by member. One that is lost has a report that says so.
@@ -36,6 +38,7 @@ struct LinkWorldOptions {
   int timeout_ms = 750;  // of a gate
   int port = 0;          // rank r listens on port + r; 0: any
   bool wire_auth = false;
+  VerbsChoice verbs;  // for ranks whose operator makes none
   LaunchOptions launch;
   RemoteOptions remote;
   Report report;
@@ -52,6 +55,7 @@ class RankedLinkWorld final : public LinkWorld {
   int ranks() const override { return world_.ranks(); }
   int timeout_ms() const override { return options_.timeout_ms; }
   std::vector<LinkHost> hosts() const override;
+  std::vector<std::string> notes() const override { return notes_; }
   std::string loss(int rank) override { return world_.answers(rank) ? std::string() : world_.loss(rank); }
   pid_t process(int rank) const { return world_.process(rank); }
   // Error(kUsage) when the vectors do not fit a member's memory.
@@ -66,6 +70,7 @@ class RankedLinkWorld final : public LinkWorld {
   std::set<std::string> reported_;
   World world_;
   std::vector<RankFacts> facts_;
+  std::vector<std::string> notes_;
   uint32_t epoch_ = 1;  // of the last trial's links; its floor has the next one
 };
 

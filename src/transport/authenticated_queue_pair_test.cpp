@@ -97,7 +97,7 @@ TEST(Authenticated, messages_arrive_with_their_ids_lengths_and_tags) {
       EXPECT_EQ(received.kind, Completion::Kind::kReceive);
       EXPECT_EQ(received.id, id);
       EXPECT_EQ(received.bytes, bytes);
-      EXPECT_EQ(received.tag, tcp ? 77u : 0u);
+      EXPECT_EQ(received.tag, ends.a.limits().carries_tags ? 77u : 0u);
       EXPECT_TRUE(std::equal(out.begin(), out.end(), in.begin())) << bytes;
     }
   }

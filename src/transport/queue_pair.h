@@ -23,7 +23,7 @@ struct WorkRequest {
   std::byte* data = nullptr;
   size_t bytes = 0;      // of a receive: the room that there is
   size_t headroom = 0;   // bytes before `data` that the provider may overwrite: room for a header of its own
-  uint32_t tag = 0;      // of a send: travels along where the provider carries tags
+  uint32_t tag = 0;      // of a send: travels along where the provider carries tags (immediate data, on a device)
   uint64_t label = 0;    // both ends know it: an authenticating pair binds the message to it
   bool signaled = true;  // of a send: asks for a completion
 };
@@ -37,6 +37,7 @@ struct Completion {
   uint32_t tag = 0;  // of a receive: the sender's; 0 where tags are not carried
 };
 
+// Both ends of a pair have the same: each provider agrees on the smaller while it connects (verbs), or has them fixed.
 struct QueuePairLimits {
   size_t max_message_bytes = SIZE_MAX;
   int send_depth = 0, receive_depth = 0;  // posted and not yet complete, as granted
@@ -45,6 +46,8 @@ struct QueuePairLimits {
   bool loses_unposted = false;        // a message that meets no posted receive is lost, without a word to the sender
   bool completes_unsignaled = false;  // sends that did not ask for a completion have one as well
   bool carries_tags = false;
+
+  bool operator==(const QueuePairLimits&) const = default;
 };
 
 // How many entries of its queue a request takes. Where there are frames the depths count them, and a send and the

@@ -47,15 +47,23 @@ class HostsWorld : public ::testing::Test {
     EXPECT_EQ(run_program({"key", key_}).exit_code, 0);
   }
 
-  HostProgram start_front(int deadline_ms = kDeadlineMs) const {
-    return hosts_.start(kFront, {COPRIME_PROGRAM, "generate", "--model", folder_.path().string(), "--ranks", "3",
-                                 "--remote", "1", "--listen", meeting(), "--key-file", key_, "--chat", kQuestion,
-                                 "--temperature", "0", "--gate-timeout-ms", std::to_string(deadline_ms)});
+  HostProgram start_front(int deadline_ms = kDeadlineMs, const std::string& link = "auto") const {
+    return start(kFront, {"generate", "--model", folder_.path().string(), "--ranks", "3", "--remote", "1", "--listen",
+                          meeting(), "--key-file", key_, "--chat", kQuestion, "--temperature", "0", "--link", link,
+                          "--gate-timeout-ms", std::to_string(deadline_ms)});
   }
   HostProgram start_far_rank(std::vector<std::string> more = {"--once"}) const {
-    std::vector<std::string> words{COPRIME_PROGRAM, "rank", "--join", meeting(), "--key-file", key_};
+    std::vector<std::string> words{"rank", "--join", meeting(), "--key-file", key_};
     words.insert(words.end(), more.begin(), more.end());
-    return hosts_.start(kFar, words);
+    return start(kFar, words);
+  }
+  HostProgram start(int host, const std::vector<std::string>& words) const {
+    std::vector<std::string> all{COPRIME_PROGRAM};
+    if (own_sys_)
+      all = {"/usr/bin/unshare", "-m", "/bin/sh", "-c", "mount -t sysfs sysfs /sys && exec \"$0\" \"$@\"",
+             COPRIME_PROGRAM};
+    all.insert(all.end(), words.begin(), words.end());
+    return hosts_.start(host, all);
   }
   std::string meeting() const { return hosts_.address(kFront) + ":7100"; }
 
@@ -64,9 +72,9 @@ class HostsWorld : public ::testing::Test {
     HostProgram far, front;
     std::vector<pid_t> local_ranks;
   };
-  Running start_decode() {
+  Running start_decode(const std::string& link = "auto") {
     hosts_.delay_us(5000);
-    Running world{start_far_rank(), start_front(), {}};
+    Running world{start_far_rank(), start_front(kDeadlineMs, link), {}};
     EXPECT_TRUE(world.front.says("32 -", kPatienceMs)) << world.front.err();
     world.local_ranks = children_of(world.front.pid());
     EXPECT_EQ(world.local_ranks.size(), 2u);
@@ -98,6 +106,7 @@ class HostsWorld : public ::testing::Test {
   TestHosts hosts_{2};
   const ModelCopy folder_;
   const std::string key_;
+  bool own_sys_ = false;
 };
 
 TEST_F(HostsWorld, answers_as_on_one_host) {
@@ -106,6 +115,53 @@ TEST_F(HostsWorld, answers_as_on_one_host) {
   EXPECT_EQ(front.out(), kAnswer);
   EXPECT_EQ(far.wait(kPatienceMs), 0) << far.err();
   EXPECT_GT(hosts_.way(kFar, kFront).carried, 100u);
+}
+
+// Both hosts have an RDMA device that opens and then makes no pair.
+TEST_F(HostsWorld, whose_rdma_devices_make_no_pair_answers_over_tcp_and_warns) {
+  const std::vector<std::string> with_device{"/usr/bin/env", "LD_LIBRARY_PATH=" COPRIME_FAKE_VERBS, COPRIME_PROGRAM};
+  const auto words = [&](std::vector<std::string> more) {
+    std::vector<std::string> all = with_device;
+    all.insert(all.end(), more.begin(), more.end());
+    return all;
+  };
+  HostProgram far = hosts_.start(kFar, words({"rank", "--join", meeting(), "--key-file", key_, "--once"}));
+  HostProgram front = hosts_.start(
+      kFront, words({"generate", "--model", folder_.path().string(), "--ranks", "3", "--remote", "1", "--listen",
+                     meeting(), "--key-file", key_, "--chat", kQuestion, "--temperature", "0", "--stats"}));
+  EXPECT_EQ(front.wait(kPatienceMs), 0) << front.err();
+  EXPECT_EQ(front.out().substr(0, kAnswer.size()), kAnswer);
+  for (const char* pair : {"0 and 2", "1 and 2"}) {
+    const std::string words_of_both =
+        fmt::format("ranks {} use tcp, not verbs: broken0 makes no queue pair: create_cq", pair);
+    EXPECT_NE(front.err().find("coprime: " + words_of_both), std::string::npos) << front.err();
+    EXPECT_NE(front.err().find("         " + words_of_both), std::string::npos) << front.err();
+  }
+  EXPECT_NE(front.err().find("links    shm 0-1; tcp 0-2, 1-2"), std::string::npos) << front.err();
+  EXPECT_EQ(far.wait(kPatienceMs), 0) << far.err();
+}
+
+// The two ranks of the front's host meet where the front listens, too.
+TEST_F(HostsWorld, answers_where_no_ranks_share_memory) {
+  HostProgram far = start_far_rank(), front = start_front(kDeadlineMs, "tcp");
+  EXPECT_EQ(front.wait(kPatienceMs), 0) << front.err();
+  EXPECT_EQ(front.out(), kAnswer);
+}
+
+// UCX finds cards in /sys, which shows those of the host that mounted it.
+TEST_F(HostsWorld, answers_over_ucx_and_ends_after_the_deadline_when_the_cable_is_cut) {
+  own_sys_ = true;
+  {
+    HostProgram far = start_far_rank(), front = start_front(kDeadlineMs, "ucx");
+    ASSERT_EQ(front.wait(kPatienceMs), 0) << front.err();
+    EXPECT_EQ(front.out(), kAnswer);
+    EXPECT_GT(hosts_.way(kFar, kFront).carried, 100u);
+  }
+  Running world = start_decode("ucx");
+  const int64_t cut_us = now_us();
+  hosts_.cut(kFront, kFar);
+  expect_end_of_front(world, "over ucx: ", kDeadlineMs + kSlackMs, cut_us);
+  expect_end_of_far_rank(world, cut_us);
 }
 
 TEST_F(HostsWorld, answers_right_over_20_ms_and_over_lost_packets) {

@@ -25,12 +25,14 @@ class LinkHosts : public ::testing::Test {
                                    "--remote",      "1",    "--listen", hosts_.address(kFront) + ":7100",
                                    "--key-file",    key_,   "--json"};
     words.insert(words.end(), more.begin(), more.end());
+    words.insert(words.begin(), prefix_.begin(), prefix_.end());
     return hosts_.start(kFront, words);
   }
   HostProgram start_far_rank(bool once = true) const {
     std::vector<std::string> words{COPRIME_PROGRAM, "rank", "--join", hosts_.address(kFront) + ":7100",
                                    "--key-file",    key_};
     if (once) words.emplace_back("--once");
+    words.insert(words.begin(), prefix_.begin(), prefix_.end());
     return hosts_.start(kFar, words);
   }
   // The trial of ranks 0 and 2 has begun: many packets go both ways.
@@ -47,6 +49,7 @@ class LinkHosts : public ::testing::Test {
   TestHosts hosts_{2};
   const ModelCopy folder_;
   const std::string key_;
+  std::vector<std::string> prefix_;  // of every command line
 };
 
 TEST_F(LinkHosts, have_figures_of_every_pair_and_a_floor_between_them) {
@@ -74,6 +77,27 @@ TEST_F(LinkHosts, have_figures_of_every_pair_and_a_floor_between_them) {
     EXPECT_GE(gate["floor_p50_us"], 2500);  // the line-up before it takes a little of the cable's time
     EXPECT_LT(gate["floor_p50_us"], 60'000);
   }
+  EXPECT_EQ(figures["wrong"], 0);
+}
+
+// Both hosts have an RDMA device that opens and then makes no pair.
+TEST_F(LinkHosts, whose_rdma_devices_make_no_pair_are_measured_over_tcp_and_say_so_once) {
+  prefix_ = {"/usr/bin/env", "LD_LIBRARY_PATH=" COPRIME_FAKE_VERBS};
+  HostProgram far = start_far_rank(),
+              link = start_link({"--sizes", "4K", "--repeat", "5", "--gate-timeout-ms", "20000"});
+  const auto figures = figures_of(link, 0);
+  EXPECT_EQ(far.wait(kPatienceMs), 0) << far.err();
+  ASSERT_EQ(figures["link_notes"].size(), 2u) << link.out();
+  for (const int rank : {0, 1}) {
+    const std::string words = fmt::format("ranks {} and 2 use tcp, not verbs: broken0 makes no queue pair", rank);
+    EXPECT_EQ(figures["link_notes"][static_cast<size_t>(rank)].get<std::string>().find(words), 0u) << link.out();
+    const size_t at = link.err().find("coprime: " + words);
+    EXPECT_NE(at, std::string::npos) << link.err();
+    EXPECT_EQ(link.err().find(words, at + words.size()), std::string::npos) << link.err();
+  }
+  ASSERT_EQ(figures["pairs"].size(), 6u) << link.out();
+  for (const auto& pair : figures["pairs"])
+    EXPECT_EQ(pair["link"], pair["from"] == 2 || pair["to"] == 2 ? "tcp" : "shm");
   EXPECT_EQ(figures["wrong"], 0);
 }
 

@@ -23,7 +23,7 @@ MessageStream::MessageStream(UniqueFd socket, size_t max_message_bytes)
       max_message_bytes_(max_message_bytes),
       staging_bytes_(sizeof(Header) + max_message_bytes + kReadAheadBytes),
       staging_(std::make_unique_for_overwrite<std::byte[]>(staging_bytes_)) {
-  static_assert(sizeof(Header) == 24);
+  static_assert(sizeof(Header) == 32);
   COPRIME_CHECK(max_message_bytes <= UINT32_MAX, "messages of {} bytes", max_message_bytes);
   int type = 0;
   socklen_t length = sizeof type;
@@ -37,8 +37,10 @@ MessageStream::MessageStream(UniqueFd socket, size_t max_message_bytes)
   set_no_delay(socket_.get());
 }
 
-bool MessageStream::send(std::span<const std::byte> payload) {
-  if (sent_ == 0) sending_ = {kMagic, static_cast<uint32_t>(payload.size()), messages_sent_ + 1, now_us()};
+bool MessageStream::send(std::span<const std::byte> payload, uint32_t tag) {
+  if (sent_ == 0) {
+    sending_ = {kMagic, static_cast<uint32_t>(payload.size()), messages_sent_ + 1, now_us(), tag, 0};
+  }
   const size_t total = sizeof sending_ + payload.size();
   while (sent_ < total && !sends_vanish_) {
     const size_t of_header = std::min(sent_, sizeof sending_), of_payload = sent_ - of_header;
@@ -73,7 +75,7 @@ std::optional<MessageStream::Message> MessageStream::receive() {
         const std::span<const std::byte> payload(staging_.get() + begin_ + sizeof header, header.bytes);
         begin_ += sizeof header + header.bytes;
         ++messages_received_;
-        return Message{payload, header.sent_us};
+        return Message{payload, header.sent_us, header.tag};
       }
     }
     if (!read_more()) break;

@@ -1,6 +1,6 @@
-// Messages over a stream socket, whole and in order. A frame is a header of 24 bytes {magic, bytes, number, sent_us},
-// little-endian, and the payload; each end numbers its messages from 1. Bytes that are no such frame, or one longer
-// than the cap, end the stream before any of it is used.
+// Messages over a stream socket, whole and in order. A frame is a header of 32 bytes {magic, bytes, number, sent_us,
+// tag}, little-endian, and the payload; each end numbers its messages from 1. Bytes that are no such frame, or one
+// longer than the cap, end the stream before any of it is used.
 //
 // A peer that is gone shows nowhere: what is sent to it vanishes, and nothing more arrives.
 #pragma once
@@ -23,11 +23,12 @@ class MessageStream {
 
   // Moves what the socket takes of the message in hand; true when all of it has left. Until then the next call must
   // bring the same message.
-  bool send(std::span<const std::byte> payload);
+  bool send(std::span<const std::byte> payload, uint32_t tag);
 
   struct Message {
     std::span<const std::byte> payload;  // valid until the next call
     int64_t sent_us = 0;                 // by the clock of now_us()
+    uint32_t tag = 0;
   };
   std::optional<Message> receive();  // empty: nothing more for now
 
@@ -40,6 +41,7 @@ class MessageStream {
     uint32_t magic, bytes;
     uint64_t number;
     int64_t sent_us;
+    uint32_t tag, reserved;
   };
   static constexpr uint32_t kMagic = 0x55544653;  // "SFTU"
   static constexpr size_t kReadAheadBytes = 256 * 1024;

@@ -1,5 +1,6 @@
 // What a software UC device imitates: the promises of its queue pairs, how they lose messages, and what goes wrong on
-// purpose. Every end has its own options; what they say of messages holds for the messages towards that end.
+// purpose. Every end has its own options; what they say of messages holds for the messages towards that end. The limits
+// of both ends are to be the same, as after the agreement of a real provider.
 #pragma once
 
 #include <climits>
@@ -9,6 +10,7 @@
 #include <span>
 #include <vector>
 
+#include "transport/driver_limits.h"
 #include "transport/queue_pair.h"
 
 namespace coprime {
@@ -57,6 +59,7 @@ struct SoftUcOptions {
   size_t max_posted_bytes = SIZE_MAX;
   size_t frame_bytes = 0;
   bool completes_unsignaled = false;
+  bool carries_tags = true;
 
   bool loss_is_final = false;          // after a message that met no receive, nothing arrives any more
   bool completes_sends_early = false;  // before the bytes are read: they are, in the call after the next poll()
@@ -73,7 +76,7 @@ struct SoftUcOptions {
   uint64_t seed = 1;  // of delays and of the places of flipped bits
 };
 
-inline constexpr size_t kAppleMaxMessageBytes = 16 * 1024;
+inline constexpr size_t kAppleMaxMessageBytes = DS4_TP_RDMA_MAX_MSG;
 inline constexpr size_t kAppleWideMaxMessageBytes = 512 * 1024;  // of later systems
 
 // UC as over Thunderbolt between Macs, with all that spec and users report of it but the mute pairs.
@@ -82,6 +85,7 @@ inline SoftUcOptions apple_uc_options(size_t max_message_bytes = kAppleMaxMessag
           .max_posted_bytes = 63 * 64 * 1024,
           .frame_bytes = 4096,
           .completes_unsignaled = true,
+          .carries_tags = false,
           .loss_is_final = true,
           .completes_sends_early = true,
           .receives_before_rts = false,

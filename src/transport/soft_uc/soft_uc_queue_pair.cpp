@@ -44,7 +44,8 @@ QueuePairLimits limits_of(const SoftUcOptions& options) {
           .max_posted_bytes = options.max_posted_bytes,
           .frame_bytes = options.frame_bytes,
           .loses_unposted = true,
-          .completes_unsignaled = options.completes_unsignaled};
+          .completes_unsignaled = options.completes_unsignaled,
+          .carries_tags = options.carries_tags};
 }
 
 bool within(const WorkRequest& request, std::span<const std::byte> region) {
@@ -164,7 +165,7 @@ void SoftUcQueuePair::move_sends() {
   if (!wire_) return;
   while (sends_left_ < sends_may_leave_) {
     const WorkRequest request = sends_.posted.front();
-    if (!wire_->send({request.data, request.bytes})) return;
+    if (!wire_->send({request.data, request.bytes}, limits_.carries_tags ? request.tag : 0)) return;
     ++sends_left_;
     sends_.posted.pop_front();
     sends_.bytes -= request.bytes;
@@ -180,26 +181,26 @@ void SoftUcQueuePair::receive_arrived() {
     while (failure_.empty()) {
       const auto message = wire_->receive();
       if (!message) break;
-      deliver(message->payload);
+      deliver(message->payload, message->tag);
     }
   } else {
     const int64_t time_us = now_us();
     while (!line_.full()) {
       const auto message = wire_->receive();
       if (!message) break;
-      line_.put(message->payload, message->sent_us, time_us);
+      line_.put(message->payload, message->tag, message->sent_us, time_us);
     }
     while (failure_.empty()) {
       const auto message = line_.take(time_us);
       if (!message) break;
-      deliver(*message);
+      deliver(message->payload, message->tag);
     }
     if (timer_) arm_timer();
   }
   if (!wire_->failure().empty()) fail_pair(wire_->failure());
 }
 
-void SoftUcQueuePair::deliver(std::span<const std::byte> message) {
+void SoftUcQueuePair::deliver(std::span<const std::byte> message, uint32_t tag) {
   if (silent_) {
     ++counts_.swallowed;
     return;
@@ -210,7 +211,7 @@ void SoftUcQueuePair::deliver(std::span<const std::byte> message) {
     return;
   }
   const WorkRequest request = receives_.posted.front();
-  Completion completion = {.kind = Completion::Kind::kReceive, .id = request.id, .bytes = message.size()};
+  Completion completion = {.kind = Completion::Kind::kReceive, .id = request.id, .bytes = message.size(), .tag = tag};
   if (message.size() > request.bytes || frames_of(limits_, message.size()) != frames_of(limits_, request.bytes)) {
     completion.status = kSoftUcLengthError;
     silent_ = true;

@@ -75,7 +75,7 @@ class SoftUcQueuePair final : public QueuePair {
 
   void move_sends();
   void receive_arrived();
-  void deliver(std::span<const std::byte> message);
+  void deliver(std::span<const std::byte> message, uint32_t tag);
   void arm_timer();
   void fail_pair(std::string what);
 

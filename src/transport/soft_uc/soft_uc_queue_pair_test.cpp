@@ -107,7 +107,26 @@ TEST(SoftUc, caps_are_those_of_the_options) {
   EXPECT_EQ(strict.frame_bytes, 0u);
   EXPECT_FALSE(strict.completes_unsignaled);
   EXPECT_TRUE(strict.loses_unposted);
-  EXPECT_FALSE(strict.carries_tags);
+  EXPECT_TRUE(strict.carries_tags);
+  EXPECT_FALSE(wide.a->limits().carries_tags);
+}
+
+TEST(SoftUc, a_tag_arrives_with_its_message_unless_the_device_is_as_between_macs) {
+  SoftUcOptions slow;
+  slow.delay = {.base_us = 1};
+  for (const SoftUcOptions& options : {SoftUcOptions{}, slow, apple_uc_options()}) {
+    SoftUcEnds ends(options);
+    for (uint64_t id = 1; id <= 2; ++id) post_receive(*ends.b, id, ends.in(1, id));
+    for (uint32_t id = 1; id <= 2; ++id) post_send(*ends.a, id, ends.out(1, id), 0, 0xf0000000 + id);
+    poll(*ends.a);  // on some devices bytes leave only then
+    poll(*ends.a);
+    std::vector<uint32_t> tags;
+    for (const int64_t end_us = now_us() + 2'000'000; tags.size() < 2 && now_us() < end_us;) {
+      for (const Completion& completion : poll(*ends.b)) tags.push_back(completion.tag);
+    }
+    const bool carried = options.carries_tags;
+    EXPECT_EQ(tags, (std::vector<uint32_t>{carried ? 0xf0000001 : 0, carried ? 0xf0000002 : 0}));
+  }
 }
 
 TEST(SoftUc, unsignaled_sends_complete_only_where_the_device_completes_all) {

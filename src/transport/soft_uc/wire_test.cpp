@@ -40,7 +40,7 @@ struct LoneEnd {
 
 // A frame as the wire has it.
 std::vector<std::byte> frame(uint64_t number, uint32_t bytes, int64_t sent_us = 0, uint32_t magic = 0x55544653) {
-  std::vector<std::byte> all(24 + bytes, std::byte{7});
+  std::vector<std::byte> all(32 + bytes, std::byte{7});
   std::memcpy(all.data(), &magic, 4);
   std::memcpy(all.data() + 4, &bytes, 4);
   std::memcpy(all.data() + 8, &number, 8);
@@ -70,11 +70,11 @@ TEST(SoftUcWire, a_message_that_finds_no_room_at_first_keeps_its_number) {
   const std::vector<std::byte> payload(1000);
   MessageStream sender(std::move(near), payload.size()), receiver(std::move(far), payload.size());
   int sent = 0, received = 0;
-  while (sender.send(payload)) ++sent;
-  EXPECT_FALSE(sender.send(payload));
+  while (sender.send(payload, 0)) ++sent;
+  EXPECT_FALSE(sender.send(payload, 0));
   bool last = false;
   for (int looks = 0; received <= sent && looks < 100'000; ++looks) {
-    if (!last) last = sender.send(payload);
+    if (!last) last = sender.send(payload, 0);
     if (receiver.receive()) ++received;
   }
   EXPECT_EQ(received, sent + 1) << receiver.failure();

@@ -21,7 +21,7 @@ struct WireEnd {
   uint32_t number, packet, mtu;
   uint32_t send_depth, receive_depth;
   uint16_t lid;
-  uint8_t reliable, warm_up;
+  uint8_t reliable, warm_up, tags;
   std::array<uint8_t, 16> gid;
 };
 
@@ -36,6 +36,7 @@ WireEnd to_wire(const VerbsEnd& end, bool warm_up) {
   wire.lid = end.lid;
   wire.reliable = end.reliable;
   wire.warm_up = warm_up;
+  wire.tags = end.tags;
   std::memcpy(wire.gid.data(), end.gid.raw, wire.gid.size());
   return wire;
 }
@@ -50,6 +51,7 @@ VerbsEnd from_wire(const WireEnd& wire) {
   end.receive_depth = static_cast<int>(wire.receive_depth);
   end.lid = wire.lid;
   end.reliable = wire.reliable != 0;
+  end.tags = wire.tags != 0;
   std::memcpy(end.gid.raw, wire.gid.data(), wire.gid.size());
   return end;
 }
@@ -83,7 +85,7 @@ VerbsLink establish(const std::shared_ptr<VerbsDevice>& device, const VerbsOptio
     if (options.warm_up) problem = warm_up.run(*pair, stream, attempt);
     if (problem.empty()) {
       std::string summary = summary_text(*device, *pair, gid, options.warm_up ? attempt : 0);
-      return {std::move(pair), std::move(summary)};
+      return {std::move(pair), std::move(summary), {}};
     }
   }
   fail(ErrorKind::kLink,
@@ -98,9 +100,17 @@ VerbsLink connect_verbs(std::shared_ptr<VerbsDevice> device, const VerbsOptions&
                         int peer, int timeout_ms) {
   SetupStream stream(socket_fd, rank, peer, timeout_ms);
   try {
-    return establish(device, options, stream, socket_fd);
+    VerbsLink link;
+    try {
+      link = establish(device, options, stream, socket_fd);
+    } catch (const Error& error) {
+      if (stream.broken()) throw;
+      link.refusal = error.what();
+    }
+    link.refusal = stream.conclude(link.refusal);
+    if (!link.refusal.empty()) link.pair.reset();
+    return link;
   } catch (const Error& error) {
-    stream.refuse(error.what());
     fail(error.kind(), "verbs link to rank {}: {}", peer, error.what());
   }
 }

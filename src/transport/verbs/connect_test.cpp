@@ -9,7 +9,8 @@
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "base/unique_fd.h"
+#include "transport/authenticated_queue_pair.h"
+#include "transport/testing.h"
 #include "transport/verbs/testing/fake_verbs.h"
 #include "transport/verbs/verbs_device.h"
 #include "transport/verbs/verbs_queue_pair.h"
@@ -17,15 +18,12 @@
 namespace coprime {
 namespace {
 
-std::pair<UniqueFd, UniqueFd> stream_pair() {
-  int ends[2];
-  EXPECT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
-  return {UniqueFd(ends[0]), UniqueFd(ends[1])};
-}
+using testing::stream_pair;
 
 struct Outcome {
   VerbsLink link;
-  std::string error;
+  std::string error;  // what was thrown, or the refusal on which both agreed
+  bool refused = false;
 };
 
 // Rank 0 on one host and rank 1 on another.
@@ -45,6 +43,9 @@ struct World {
     try {
       outcome.link = connect_verbs(VerbsDevice::open(hosts[rank].library(), ""), options[rank], socket.get(), rank,
                                    1 - rank, timeout_ms);
+      EXPECT_EQ(outcome.link.refusal.empty(), outcome.link.pair != nullptr);
+      outcome.error = outcome.link.refusal;
+      outcome.refused = !outcome.error.empty();
     } catch (const Error& error) {
       EXPECT_EQ(error.kind(), ErrorKind::kLink);
       outcome.error = error.what();
@@ -61,12 +62,18 @@ struct World {
     return outcomes;
   }
 
-  // Both refused, each with these words in its message.
+  // Both refused, each with these words; the socket is left as it was.
   void expect_refused(const std::string& by_0, const std::string& by_1) {
     const auto outcomes = connect();
-    EXPECT_EQ(outcomes[0].error, "verbs link to rank 1: " + by_0);
-    EXPECT_EQ(outcomes[1].error, "verbs link to rank 0: " + by_1);
+    EXPECT_EQ(outcomes[0].error, by_0);
+    EXPECT_EQ(outcomes[1].error, by_1);
+    EXPECT_TRUE(outcomes[0].refused && outcomes[1].refused);
     EXPECT_EQ(hosts[0].objects + hosts[1].objects, 0);
+    for (const UniqueFd* socket : {&sockets.first, &sockets.second}) {
+      char byte;
+      EXPECT_EQ(::recv(socket->get(), &byte, 1, MSG_DONTWAIT), -1);
+      EXPECT_EQ(errno, EAGAIN);
+    }
   }
 
   std::shared_ptr<FakeFabric> fabric;
@@ -323,7 +330,7 @@ TEST(ConnectVerbs, frames_that_do_not_belong_are_refused) {
   };
   for (const Case& expected :
        {Case{0, 'x', "the peer sent what belongs to no verbs setup (it begins with 0x42524578): start both ranks anew"},
-        Case{4, 9, "the peer's verbs setup has version 9 and ours 1: run the same program on both"},
+        Case{4, 9, "the peer's verbs setup has version 9 and ours 2: run the same program on both"},
         Case{6, 4,
              "in the exchange of addresses the peer is at step 4 of attempt 1, not at step 1 of attempt 1: start both "
              "ranks anew"},
@@ -331,13 +338,59 @@ TEST(ConnectVerbs, frames_that_do_not_belong_are_refused) {
         Case{12, 3,
              "in the exchange of addresses the peer is at step 1 of attempt 3, not at step 1 of attempt 1: start both "
              "ranks anew"},
-        Case{6, 5, "rank 1 gave up: ??evil"}}) {
+        Case{6, 5, ""}}) {
     World world;
-    std::array<char, 256> frame = {'V', 'E', 'R', 'B', 1, 0,  1,    0,   1,   0,   0,
+    std::array<char, 256> frame = {'V', 'E', 'R', 'B', 2, 0,  1,    0,   1,   0,   0,
                                    0,   1,   0,   0,   0, 27, '\n', 'e', 'v', 'i', 'l'};
     frame[expected.at] = static_cast<char>(expected.value);
     ASSERT_EQ(::send(world.sockets.second.get(), frame.data(), frame.size(), 0), 256);
-    EXPECT_EQ(world.run(0).error, std::string("verbs link to rank 1: ") + expected.message);
+    const bool gives_up = *expected.message == 0;
+    EXPECT_EQ(world.run(0).error,
+              gives_up ? "rank 1 gave up: ??evil" : "verbs link to rank 1: " + std::string(expected.message));
+  }
+}
+
+TEST(ConnectVerbs, a_peer_that_goes_on_after_this_rank_gave_up_is_told) {
+  World world;
+  world.hosts[0].failing["query_gid"] = ENOMEM;
+  std::array<char, 512> frames = {};
+  for (const size_t at : {0, 256}) {
+    const std::array<char, 14> frame = {'V', 'E', 'R', 'B', 2, 0, 1, 0, 1, 0, 0, 0, 1, 0};
+    std::ranges::copy(frame, frames.begin() + static_cast<int>(at));
+  }
+  ASSERT_EQ(::send(world.sockets.second.get(), frames.data(), frames.size(), 0), 512);
+  EXPECT_EQ(world.run(0).error,
+            "verbs link to rank 1: the verdict: the peer went on with the setup: start both ranks anew");
+}
+
+TEST(ConnectVerbs, both_ends_plan_with_the_same_limits_whatever_their_devices_grant) {
+  for (const VerbsType type : {VerbsType::kRc, VerbsType::kUc}) {
+    World world;
+    world.set(type);
+    FakeDevice& small = world.hosts[0].devices[0];
+    FakeDevice& odd = world.hosts[1].devices[0];
+    small.max_depth = 300;
+    small.max_message_bytes = 1 << 20;
+    odd.granted_factor = 3;
+    odd.max_message_bytes = 20000;
+    odd.transport = IBV_TRANSPORT_IWARP;
+    auto outcomes = world.connect();
+    ASSERT_EQ(outcomes[0].error + outcomes[1].error, "");
+    const QueuePairLimits a = outcomes[0].link.pair->limits(), b = outcomes[1].link.pair->limits();
+    EXPECT_EQ(a, b);
+    EXPECT_EQ(a.send_depth, 256);
+    EXPECT_EQ(a.receive_depth, 64);
+    EXPECT_EQ(a.max_message_bytes, type == VerbsType::kRc ? 20000u : DS4_TP_RDMA_MAX_MSG);
+    EXPECT_FALSE(a.carries_tags);
+    // What an authenticating pair has left of them follows from them alone.
+    for (auto& outcome : outcomes) {
+      const std::array<std::byte, 32> key = {};
+      const int rank = &outcome == &outcomes[1];
+      const AuthenticatedQueuePair::Session session{key, 1, rank, 1 - rank};
+      outcome.link.pair = std::make_unique<AuthenticatedQueuePair>(std::move(outcome.link.pair), session, 1 << 16);
+    }
+    EXPECT_EQ(outcomes[0].link.pair->limits(), outcomes[1].link.pair->limits());
+    for (auto& outcome : outcomes) outcome.link.pair.reset();
   }
 }
 

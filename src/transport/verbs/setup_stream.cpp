@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <bit>
 #include <cerrno>
-#include <utility>
 
 #include "base/clock.h"
 #include "base/error.h"
@@ -27,10 +26,10 @@ const char* step_text(SetupStep step) {
       return "the warm-up's first barrier";
     case SetupStep::kWarm:
       return "the warm-up";
-    case SetupStep::kRefused:
+    case SetupStep::kVerdict:
       break;
   }
-  return "the refusal";
+  return "the verdict";
 }
 
 bool would_block(int error) { return error == EAGAIN || error == EWOULDBLOCK; }
@@ -50,14 +49,23 @@ void SetupStream::swap_frames(SetupStep step, int attempt, Frame& frame, int tim
   const std::array<char, kPayloadBytes> payload = frame.payload;
   frame = frame_of(step, attempt);
   frame.payload = payload;
-  over_ = true;  // until the peer has answered well
+  broken_ = true;  // until the peer has answered well
   send_frame(frame, step, timeout_ms);
   receive_frame(frame, step, timeout_ms);
-  check(frame, step, attempt);
-  over_ = false;
+  check_origin(frame);
+  if (note_verdict(frame)) {
+    broken_ = false;
+    fail(ErrorKind::kLink, "rank {} gave up: {}", peer_, *verdict_);
+  }
+  if (frame.kind != static_cast<uint16_t>(step) || frame.attempt != static_cast<uint32_t>(attempt)) {
+    fail(ErrorKind::kLink,
+         "in {} the peer is at step {} of attempt {}, not at step {} of attempt {}: start both ranks anew",
+         step_text(step), frame.kind, frame.attempt, static_cast<int>(step), attempt);
+  }
+  broken_ = false;
 }
 
-void SetupStream::check(const Frame& frame, SetupStep step, int attempt) {
+void SetupStream::check_origin(const Frame& frame) const {
   if (frame.magic != kMagic) {
     fail(ErrorKind::kLink,
          "the peer sent what belongs to no verbs setup (it begins with {:#010x}): start both ranks anew", frame.magic);
@@ -69,17 +77,14 @@ void SetupStream::check(const Frame& frame, SetupStep step, int attempt) {
   if (frame.rank != static_cast<uint32_t>(peer_)) {
     fail(ErrorKind::kLink, "rank {} answered where rank {} was expected: start both ranks anew", frame.rank, peer_);
   }
-  if (frame.kind == static_cast<uint16_t>(SetupStep::kRefused)) {
-    std::string reason(frame.payload.begin(), std::ranges::find(frame.payload, '\0'));
-    std::ranges::replace_if(
-        reason, [](char c) { return c < ' ' || c > '~'; }, '?');
-    fail(ErrorKind::kLink, "rank {} gave up: {}", peer_, reason);
-  }
-  if (frame.kind != static_cast<uint16_t>(step) || frame.attempt != static_cast<uint32_t>(attempt)) {
-    fail(ErrorKind::kLink,
-         "in {} the peer is at step {} of attempt {}, not at step {} of attempt {}: start both ranks anew",
-         step_text(step), frame.kind, frame.attempt, static_cast<int>(step), attempt);
-  }
+}
+
+bool SetupStream::note_verdict(const Frame& frame) {
+  if (frame.kind != static_cast<uint16_t>(SetupStep::kVerdict)) return false;
+  verdict_.emplace(frame.payload.begin(), std::ranges::find(frame.payload, '\0'));
+  std::ranges::replace_if(
+      *verdict_, [](char c) { return c < ' ' || c > '~'; }, '?');
+  return true;
 }
 
 // A peer that gave up closed its end, but its reason may still lie in the socket: receive_frame() finds out which.
@@ -123,17 +128,21 @@ void SetupStream::receive_frame(Frame& frame, SetupStep step, int timeout_ms) {
   }
 }
 
-void SetupStream::refuse(const std::string& reason) {
-  if (std::exchange(over_, true)) return;
-  constexpr int kLingerMs = 1000;
-  Frame frame = frame_of(SetupStep::kRefused, 0);
-  std::memcpy(frame.payload.data(), reason.data(), std::min(reason.size(), frame.payload.size() - 1));
-  try {
-    send_frame(frame, SetupStep::kRefused, kLingerMs);
-    receive_frame(frame, SetupStep::kRefused, kLingerMs);
-  } catch (const Error&) {
-    // The caller is about to report what ended the setup; that the peer could not be told changes nothing in it.
+std::string SetupStream::conclude(const std::string& refusal) {
+  Frame frame = frame_of(SetupStep::kVerdict, 0);
+  std::memcpy(frame.payload.data(), refusal.data(), std::min(refusal.size(), frame.payload.size() - 1));
+  broken_ = true;
+  send_frame(frame, SetupStep::kVerdict, timeout_ms_);
+  // A peer that did not know yet has sent one frame of the step that it was in.
+  for (int skipped = 0; !verdict_ && skipped < 2; ++skipped) {
+    receive_frame(frame, SetupStep::kVerdict, timeout_ms_);
+    check_origin(frame);
+    note_verdict(frame);
   }
+  if (!verdict_) fail(ErrorKind::kLink, "the verdict: the peer went on with the setup: start both ranks anew");
+  broken_ = false;
+  if (!refusal.empty() || verdict_->empty()) return refusal;
+  return fmt::format("rank {} gave up: {}", peer_, *verdict_);
 }
 
 }  // namespace coprime

@@ -1,18 +1,21 @@
 // The conversation of two ranks over a stream socket while they set up a verbs pair: steps that both take in the same
 // order, each sending one frame and waiting for the peer's of the same kind and attempt. A frame has 256 bytes:
-// {magic, version, kind, rank, attempt} and a payload, little-endian. A rank that gives up says why in its last frame.
+// {magic, version, kind, rank, attempt} and a payload, little-endian. The last frame of each is its verdict, which may
+// come in place of any step: nothing, or why this rank gives up. When both verdicts are through, the socket is as
+// before.
 #pragma once
 
 #include <array>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <optional>
 #include <string>
 #include <type_traits>
 
 namespace coprime {
 
-enum class SetupStep : uint16_t { kInfo = 1, kReady = 2, kPosted = 3, kWarm = 4, kRefused = 5 };
+enum class SetupStep : uint16_t { kInfo = 1, kReady = 2, kPosted = 3, kWarm = 4, kVerdict = 5 };
 
 class SetupStream {
  public:
@@ -33,13 +36,16 @@ class SetupStream {
     return theirs;
   }
 
-  // Tells the peer why this rank gives up, unless the conversation itself has failed. Takes the peer's frame of the
-  // step first or waits for it (a second at most): a socket closed with unread bytes would lose the reason on its way.
-  void refuse(const std::string& reason);
+  // Ends the conversation. `refusal`: empty, or why this rank gives up. Returns what both know then: empty if neither
+  // gave up, else its own refusal, or the peer's. Error(kLink) as of a step; not after one of those.
+  std::string conclude(const std::string& refusal);
+
+  // Whether the peer is gone, silent or not understood: the conversation cannot be concluded.
+  bool broken() const { return broken_; }
 
  private:
   static constexpr uint32_t kMagic = 0x42524556;  // "VERB"
-  static constexpr uint16_t kVersion = 1;
+  static constexpr uint16_t kVersion = 2;
   static constexpr size_t kPayloadBytes = 240;
   struct Frame {
     uint32_t magic;
@@ -51,12 +57,14 @@ class SetupStream {
 
   void swap_frames(SetupStep step, int attempt, Frame& frame, int timeout_ms);  // ours becomes the peer's
   Frame frame_of(SetupStep step, int attempt) const;
-  void check(const Frame& frame, SetupStep step, int attempt);
+  void check_origin(const Frame& frame) const;
+  bool note_verdict(const Frame& frame);  // whether it is one
   void send_frame(const Frame& frame, SetupStep step, int timeout_ms);
   void receive_frame(Frame& frame, SetupStep step, int timeout_ms);
 
   int socket_fd_, rank_, peer_, timeout_ms_;
-  bool over_ = false;  // the peer gave up, is gone, or is not understood
+  bool broken_ = false;
+  std::optional<std::string> verdict_;  // the peer's
 };
 
 }  // namespace coprime

@@ -26,25 +26,21 @@ struct VerbsOptions {
   int gate_timeout_ms = 750;           // how long RC's warm-up message may take
 };
 
-struct VerbsProbe {
-  bool usable = false;  // the library loads and lists a device
-  std::string text;     // the devices' names, or why there are none
-};
-VerbsProbe probe_verbs(const VerbsOptions& options);
-
 class VerbsDevice;
 
 // Error(kLink): no library, no device, no active port, or a device that refuses, each by its own message.
 std::shared_ptr<VerbsDevice> open_verbs_device(const VerbsOptions& options);
 
 struct VerbsLink {
-  std::unique_ptr<QueuePair> pair;
+  std::unique_ptr<QueuePair> pair;  // null: there is a refusal
   std::string summary;  // for the line that says how the ranks are linked: device, type, MTU, GID, depths, attempts
+  std::string refusal;  // why there is no pair; both ranks have one then
 };
 
-// Both ranks call it with the two ends of one stream socket, which is only used during the call, and lent. It returns
-// when messages of 16 KiB have gone both ways. timeout_ms bounds each wait for the peer. Error(kLink) names the peer,
-// and the peer is told the reason; the socket is then in the middle of a conversation, and is to be closed.
+// Both ranks call it with the two ends of one stream socket, which is lent, and which carries nothing of this any more
+// afterwards. It returns when messages of 16 KiB have gone both ways, or when both ranks have agreed that they do not.
+// timeout_ms bounds each wait for the peer. Error(kLink), naming the peer: the socket has failed, or the peer is
+// silent.
 VerbsLink connect_verbs(std::shared_ptr<VerbsDevice> device, const VerbsOptions& options, int socket_fd, int rank,
                         int peer, int timeout_ms);
 

@@ -38,9 +38,6 @@ class DeviceList {
   int count_ = 0;
 };
 
-constexpr const char* kNoDevices =
-    "there is no RDMA device on this host: load its driver, or choose another link (tcp)";
-
 }  // namespace
 
 const char* port_state_text(ibv_port_state state) {
@@ -77,12 +74,14 @@ std::shared_ptr<VerbsDevice> VerbsDevice::open(VerbsLibrary library, const std::
 // A named device is taken in any state: whoever names it may bring the port up later.
 void VerbsDevice::choose(const std::string& wanted_name) {
   const DeviceList list(library_);
-  if (list.devices().empty()) fail(ErrorKind::kLink, "{}", kNoDevices);
+  if (list.devices().empty())
+    fail(ErrorKind::kLink, "there is no RDMA device on this host: load its driver, or choose another link (tcp)");
   std::string seen;
   for (ibv_device* const device : list.devices()) {
     name_ = library_.get_device_name(device);
     if (!wanted_name.empty() && name_ != wanted_name) continue;
     context_ = library_.open_device(device);
+    has_immediates_ = device->transport_type == IBV_TRANSPORT_IB;
     if (context_ == nullptr) {
       const std::string reason = errno_text(errno);
       if (!wanted_name.empty()) {
@@ -134,17 +133,6 @@ std::shared_ptr<const VerbsMemory> VerbsDevice::register_memory(std::span<std::b
 
 std::shared_ptr<VerbsDevice> open_verbs_device(const VerbsOptions& options) {
   return VerbsDevice::open(load_verbs_library(options.library), options.device);
-}
-
-VerbsProbe probe_verbs(const VerbsOptions& options) {
-  try {
-    const VerbsLibrary library = load_verbs_library(options.library);
-    const DeviceList list(library);
-    if (list.devices().empty()) return {.usable = false, .text = kNoDevices};
-    return {.usable = true, .text = list.names()};
-  } catch (const Error& error) {
-    return {.usable = false, .text = error.what()};
-  }
 }
 
 }  // namespace coprime

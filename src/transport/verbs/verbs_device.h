@@ -45,6 +45,8 @@ class VerbsDevice : public std::enable_shared_from_this<VerbsDevice> {
   const VerbsLibrary& library() const { return library_; }
   const std::string& name() const { return name_; }
   const ibv_port_attr& port() const { return port_; }
+  // Whether a send may carry 32 bits beside its bytes: InfiniBand and RoCE do, iWARP does not.
+  bool has_immediates() const { return has_immediates_; }
   ibv_context* context() const { return context_; }
   ibv_pd* domain() const { return domain_; }
 
@@ -55,6 +57,7 @@ class VerbsDevice : public std::enable_shared_from_this<VerbsDevice> {
   VerbsLibrary library_;
   std::string name_;
   ibv_port_attr port_ = {};
+  bool has_immediates_ = false;
   ibv_context* context_ = nullptr;
   ibv_pd* domain_ = nullptr;
   std::vector<std::weak_ptr<const VerbsMemory>> registered_;

@@ -1,5 +1,7 @@
 #include "transport/verbs/verbs_queue_pair.h"
 
+#include <arpa/inet.h>
+
 #include <algorithm>
 #include <cerrno>
 #include <random>
@@ -12,6 +14,7 @@ namespace coprime {
 namespace {
 
 constexpr int kPollBatch = 16;
+constexpr size_t kChain = DS4_TP_RDMA_BULK_SLOTS;
 
 const char* type_text(bool reliable) { return reliable ? "RC" : "UC"; }
 
@@ -42,7 +45,7 @@ std::unique_ptr<VerbsQueuePair> VerbsQueuePair::create(std::shared_ptr<VerbsDevi
       fail(ErrorKind::kLink, "{} carries no message (its port's largest is 0 bytes): choose another device",
            device->name());
     }
-    const size_t wanted = max_message_bytes != 0 ? max_message_bytes : reliable ? port_bytes : kUcMessageBytes;
+    const size_t wanted = max_message_bytes != 0 ? max_message_bytes : reliable ? port_bytes : DS4_TP_RDMA_MAX_MSG;
     pair->limits_.max_message_bytes = std::min(wanted, port_bytes);
     return pair;
   }
@@ -132,7 +135,8 @@ VerbsEnd VerbsQueuePair::end(const GidChoice& gid) {
           .gid = gid.gid,
           .max_message_bytes = limits_.max_message_bytes,
           .send_depth = limits_.send_depth,
-          .receive_depth = limits_.receive_depth};
+          .receive_depth = limits_.receive_depth,
+          .tags = device_->has_immediates()};
 }
 
 void VerbsQueuePair::connect(const VerbsEnd& ours, const VerbsEnd& peers, uint8_t gid_index) {
@@ -151,6 +155,7 @@ void VerbsQueuePair::connect(const VerbsEnd& ours, const VerbsEnd& peers, uint8_
   mtu_ = std::min(ours.mtu, peers.mtu);
   set_limits(std::min(ours.send_depth, peers.send_depth), std::min(ours.receive_depth, peers.receive_depth),
              std::min(ours.max_message_bytes, peers.max_message_bytes));
+  limits_.carries_tags = ours.tags && peers.tags;
 
   ibv_qp_attr receiving = {};
   receiving.qp_state = IBV_QPS_RTR;
@@ -224,7 +229,7 @@ void VerbsQueuePair::post_recv(std::span<const WorkRequest> chain) {
   while (!chain.empty() && failure_.empty()) {
     std::array<ibv_recv_wr, kChain> requests;
     std::array<ibv_sge, kChain> elements;
-    const size_t count = std::min<size_t>(chain.size(), kChain);
+    const size_t count = std::min(chain.size(), kChain);
     for (size_t i = 0; i < count; ++i) {
       elements[i] = element(chain[i]);
       // An element of length 0 means 2 GiB to some devices: an empty message has no element.
@@ -245,7 +250,7 @@ void VerbsQueuePair::post_send(std::span<const WorkRequest> chain) {
   while (!chain.empty() && failure_.empty()) {
     std::array<ibv_send_wr, kChain> requests;
     std::array<ibv_sge, kChain> elements;
-    const size_t count = std::min<size_t>(chain.size(), kChain);
+    const size_t count = std::min(chain.size(), kChain);
     for (size_t i = 0; i < count; ++i) {
       elements[i] = element(chain[i]);
       ibv_send_wr& request = requests[i];
@@ -254,7 +259,8 @@ void VerbsQueuePair::post_send(std::span<const WorkRequest> chain) {
       request.next = i + 1 < count ? &requests[i + 1] : nullptr;
       request.sg_list = &elements[i];
       request.num_sge = chain[i].bytes == 0 ? 0 : 1;
-      request.opcode = IBV_WR_SEND;
+      request.opcode = limits_.carries_tags ? IBV_WR_SEND_WITH_IMM : IBV_WR_SEND;
+      if (limits_.carries_tags) request.imm_data = ::htonl(chain[i].tag);
       request.send_flags = chain[i].signaled ? IBV_SEND_SIGNALED : 0;
       sends_.post(chain[i], chain[i].signaled);
     }
@@ -317,6 +323,13 @@ bool VerbsQueuePair::retire(const ibv_wc& work, Completion& completion) {
     fail_pair(
         fmt::format("is cut off: the device completed {} {} as a {}", what, number, is_receive ? "send" : "receive"));
     return false;
+  }
+  if (is_receive && limits_.carries_tags) {
+    if ((work.wc_flags & IBV_WC_WITH_IMM) == 0) {
+      fail_pair(fmt::format("is cut off: the device completed {} {} without its immediate data", what, number));
+      return false;
+    }
+    completion.tag = ::ntohl(work.imm_data);
   }
   if (is_receive && work.byte_len > posted.bytes) {
     fail_pair(fmt::format("sent {} bytes where there is room for {}", work.byte_len, posted.bytes));

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "transport/driver_limits.h"
 #include "transport/queue_pair.h"
 #include "transport/verbs/gid.h"
 #include "transport/verbs/verbs_device.h"
@@ -26,16 +27,14 @@ struct VerbsEnd {
   ibv_gid gid = {};
   uint64_t max_message_bytes = 0;
   int send_depth = 0, receive_depth = 0;
+  bool tags = false;  // it sends and tells immediate data
 };
 
 class VerbsQueuePair final : public QueuePair {
  public:
   static constexpr int kDepth = 1024;                                   // of both queues, asked for first
   static constexpr int kSmallSendDepth = 256, kSmallReceiveDepth = 64;  // where that is refused
-  static constexpr int kMaxGrantedDepth = 4096;                         // what is believed of a granted depth
   static constexpr int kMinCompletions = 512;                           // entries of the completion queue
-  static constexpr int kChain = 64;                 // requests a chain: what drivers are known to take
-  static constexpr size_t kUcMessageBytes = 16384;  // what UC providers are known to carry
 
   // kProbe tries RC, then UC; full depths, then the small ones. Error(kLink) when all are refused. max_message_bytes as
   // in VerbsOptions.

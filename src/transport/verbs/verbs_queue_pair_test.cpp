@@ -103,6 +103,27 @@ TEST(VerbsQueuePair, a_message_lands_in_the_posted_receive) {
   }
 }
 
+TEST(VerbsQueuePair, a_tag_travels_as_immediate_data_where_both_devices_have_it) {
+  for (const bool one_has_none : {false, true}) {
+    FakeDevice other = usual_device(2);
+    if (one_has_none) other.transport = IBV_TRANSPORT_IWARP;
+    Ends ends(VerbsType::kUc, usual_device(1), other);
+    ends.connect();
+    const uint32_t tags[2] = {0x01020304, 0xfffffffe};
+    for (uint64_t i = 0; i < 2; ++i) {
+      ends.b.receive(i, 0, 100);
+      WorkRequest request = ends.a.request(i, 0, 10 * i);
+      request.tag = tags[i];
+      ends.a.pair->post_send({&request, 1});
+    }
+    const auto received = ends.b.poll();
+    ASSERT_EQ(received.size(), 2u);
+    for (size_t i = 0; i < 2; ++i) EXPECT_EQ(received[i].tag, one_has_none ? 0 : tags[i]);
+    EXPECT_EQ(ends.a.pair->limits().carries_tags, !one_has_none);
+    EXPECT_EQ(ends.b.pair->limits().carries_tags, !one_has_none);
+  }
+}
+
 TEST(VerbsQueuePair, an_empty_message_is_a_message) {
   Ends ends;
   ends.connect();
@@ -265,6 +286,7 @@ TEST(VerbsQueuePair, completions_that_cannot_be_end_the_pair_by_name) {
         Case{FakeTamper::kUnknownId, "is cut off: the device completed receive 5000, which was never posted"},
         Case{FakeTamper::kSkip, "is cut off: the device completed receive 1 before receive 0"},
         Case{FakeTamper::kWrongOpcode, "is cut off: the device completed receive 0 as a send"},
+        Case{FakeTamper::kNoImmediate, "is cut off: the device completed receive 0 without its immediate data"},
         Case{FakeTamper::kTooMany, "is cut off: poll_cq gave 17 of 16 completions"}}) {
     Ends ends;
     ends.connect();

@@ -16,7 +16,7 @@ namespace coprime {
 
 class WarmUp {
  public:
-  static constexpr size_t kBytes = 16384;
+  static constexpr size_t kBytes = DS4_TP_RDMA_MAX_MSG;
   static constexpr int kUcRounds = 20;
   static constexpr int kUcRoundMs = 100;
 

@@ -28,6 +28,7 @@ struct Message {
   std::vector<std::byte> bytes;
   uint64_t send_id = 0;
   bool signaled = true;
+  std::optional<uint32_t> immediate;  // as it stands in the request
 };
 
 struct FakePair : ibv_qp {
@@ -48,8 +49,8 @@ namespace {
 
 std::map<uint32_t, ibv_mr*>& keys_of(FakeHost& host) { return host.fabric->keys[&host]; }
 
-void complete(FakePair& pair, uint64_t id, ibv_wc_opcode opcode, uint32_t bytes,
-              ibv_wc_status status = IBV_WC_SUCCESS) {
+void complete(FakePair& pair, uint64_t id, ibv_wc_opcode opcode, uint32_t bytes, ibv_wc_status status = IBV_WC_SUCCESS,
+              std::optional<uint32_t> immediate = std::nullopt) {
   FakeQueue& queue = pair.queue();
   if (queue.completions.size() >= static_cast<size_t>(queue.cqe)) {
     pair.host->overflowed = true;
@@ -61,6 +62,10 @@ void complete(FakePair& pair, uint64_t id, ibv_wc_opcode opcode, uint32_t bytes,
   work.opcode = opcode;
   work.byte_len = bytes;
   work.qp_num = pair.qp_num;
+  if (immediate) {
+    work.wc_flags = IBV_WC_WITH_IMM;
+    work.imm_data = *immediate;
+  }
   queue.completions.push_back(work);
 }
 
@@ -91,7 +96,8 @@ void land(FakePair& receiver, const Message& message) {
   if (!message.bytes.empty()) {
     std::memcpy(reinterpret_cast<void*>(room.addr), message.bytes.data(), message.bytes.size());
   }
-  complete(receiver, request.wr_id, IBV_WC_RECV, static_cast<uint32_t>(message.bytes.size()));
+  complete(receiver, request.wr_id, IBV_WC_RECV, static_cast<uint32_t>(message.bytes.size()), IBV_WC_SUCCESS,
+           message.immediate);
 }
 
 void deliver(FakePair& sender, Message message) {
@@ -151,10 +157,13 @@ int post_send(ibv_qp* qp, ibv_send_wr* request, ibv_send_wr** refused) {
   for (; request != nullptr; request = request->next) {
     *refused = request;
     if (const int error = failing_call(host, "post_send")) return error;
-    if (pair.state != IBV_QPS_RTS || request->opcode != IBV_WR_SEND) return EINVAL;
+    const bool has_immediate = request->opcode == IBV_WR_SEND_WITH_IMM;
+    if (pair.state != IBV_QPS_RTS || (request->opcode != IBV_WR_SEND && !has_immediate)) return EINVAL;
+    if (has_immediate && pair.config->transport != IBV_TRANSPORT_IB) return EOPNOTSUPP;
     if (request->num_sge > 0 && !may_touch(pair, *request->sg_list)) return EFAULT;
     host.longest_chain = std::max(host.longest_chain, ++chain);
     Message message = {.send_id = request->wr_id, .signaled = (request->send_flags & IBV_SEND_SIGNALED) != 0};
+    if (has_immediate) message.immediate = request->imm_data;
     if (request->num_sge > 0) {
       const auto* const from = reinterpret_cast<const std::byte*>(request->sg_list->addr);
       message.bytes.assign(from, from + request->sg_list->length);
@@ -209,6 +218,9 @@ int poll_cq(ibv_cq* cq, int room, ibv_wc* works) {
         break;
       case FakeTamper::kTooMany:
         return room + 1;
+      case FakeTamper::kNoImmediate:
+        work.wc_flags = 0;
+        break;
     }
     works[count++] = work;
   }
@@ -286,6 +298,7 @@ VerbsLibrary FakeHost::library() {
     for (size_t i = 0; i < devices.size(); ++i) {
       auto* const listed = new FakeListed();
       listed->config = &devices[i];
+      listed->transport_type = devices[i].transport;
       std::strncpy(listed->name, devices[i].name.c_str(), sizeof listed->name - 1);
       list[i] = listed;
     }

@@ -29,6 +29,7 @@ struct FakeDevice {
   ibv_mtu mtu = IBV_MTU_4096;
   uint32_t max_message_bytes = 1u << 30;
   uint8_t link_layer = IBV_LINK_LAYER_ETHERNET;
+  ibv_transport_type transport = IBV_TRANSPORT_IB;
   std::vector<std::optional<ibv_gid_entry>> gids;
   bool has_rc = true, has_uc = true;
   uint32_t max_depth = 1u << 15;  // more is refused
@@ -36,7 +37,17 @@ struct FakeDevice {
 };
 
 // What poll_cq does to the next completion that it tells.
-enum class FakeTamper { kNone, kDuplicate, kWrongLength, kBadStatus, kUnknownId, kSkip, kWrongOpcode, kTooMany };
+enum class FakeTamper {
+  kNone,
+  kDuplicate,
+  kWrongLength,
+  kBadStatus,
+  kUnknownId,
+  kSkip,
+  kWrongOpcode,
+  kTooMany,
+  kNoImmediate
+};
 
 struct FakeFabric;
 
