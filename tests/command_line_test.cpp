@@ -167,6 +167,14 @@ TEST(Settings, come_from_variables_and_from_a_file_whose_unknown_keys_fail) {
   EXPECT_EQ(ranks_of(generate_with(flags, kModel, [] { ::setenv("COPRIME_RANKS", "4", 1); })), 4u);
 }
 
+TEST(Refusals, of_words_that_nobody_knows_come_before_what_is_missing) {
+  expect_refusal(run_program({"generate", "--model", kModel, "--chta", "hi"}), 2, {"--chta is no flag"});
+  expect_refusal(run_program({"generat"}), 2, {"generat is no flag or command"});
+  expect_refusal(run_program({"generate", "--model", kModel, "--chat", "hi", "--stop", ""}), 2, {"--stop"});
+  expect_refusal(run_program({"generate", "--model", kModel, "--prompt-file", "/dev/zero"}), 2,
+                 {"/dev/zero", "64 MiB"});
+}
+
 TEST(Refusals, of_prompts_that_are_empty_too_long_or_no_text) {
   expect_refusal(generate_with({"--prompt", ""}), 2, {"empty"});
   expect_refusal(generate_with({"--chat", ""}), 2, {"empty"});
@@ -356,6 +364,20 @@ TEST(Generate, says_when_standard_output_takes_nothing) {
     expect_refusal(generate_with(flags, kModel, [] { ::dup2(::open("/dev/full", O_WRONLY), 1); }), 1,
                    {"standard output"});
     expect_refusal(generate_with(flags, kModel, [] { ::close(0), ::close(1); }), 1, {"standard output"});
+  }
+}
+
+TEST(Logits, writes_over_nothing_that_it_reads) {
+  const ModelCopy folder(golden_directory("mini-qwen35"));
+  const Golden golden = read_golden("mini-qwen35");
+  const std::string ids = (folder.path() / "golden.safetensors").string(), model = folder.path().string();
+  std::filesystem::copy_file(golden.directory / "golden.safetensors", ids,
+                             std::filesystem::copy_options::overwrite_existing);
+  for (const std::string& out : {ids, model + "/model.safetensors", model + "/config.json"}) {
+    const auto bytes = std::filesystem::file_size(out);
+    expect_refusal(run_program({"logits", "--model", model, "--ids", ids + ":input_ids", "--out", out}), 2,
+                   {"--out " + out, "this run reads it"});
+    EXPECT_EQ(std::filesystem::file_size(out), bytes);
   }
 }
 

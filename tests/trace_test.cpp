@@ -115,16 +115,34 @@ TEST(Trace, of_an_answer_of_one_token_has_its_prefill_only) {
 
 TEST(Trace, that_cannot_be_written_costs_one_warning_and_no_answer) {
   const std::string answer = generate_on_three({"--max-tokens", "5"}).out;
-  for (const auto& [path, why] : {std::pair<std::string, std::string>{"/dev/full", "No space left on device"},
-                                  {"/no/such/folder/trace.json", "No such file or directory"}}) {
-    const ProgramResult result = generate_on_three({"--max-tokens", "5", "--trace", path});
-    EXPECT_EQ(result.exit_code, 0);
-    EXPECT_EQ(result.out, answer);
-    EXPECT_EQ(std::ranges::count(result.err, '\n'), 1) << result.err;
-    for (const std::string words : {"coprime: warning: --trace", path.c_str(), why.c_str(), "without a trace"}) {
-      EXPECT_NE(result.err.find(words), std::string::npos) << result.err;
-    }
+  const ModelCopy folder(golden_directory("mini-qwen35"));
+  const std::filesystem::path path =
+      folder.path() / std::string(250, 't');  // no room for what makes a name another one
+  std::ofstream(path) << "an older trace";
+  const ProgramResult result = generate_on_three({"--max-tokens", "5", "--trace", path.string()});
+  EXPECT_EQ(result.exit_code, 0);
+  EXPECT_EQ(result.out, answer);
+  EXPECT_EQ(std::ranges::count(result.err, '\n'), 1) << result.err;
+  for (const std::string& words :
+       {std::string("coprime: warning: --trace"), path.string(), std::string("File name too long")})
+    EXPECT_NE(result.err.find(words), std::string::npos) << result.err;
+  EXPECT_EQ(std::filesystem::file_size(path), 14u);  // what was there is there
+}
+
+TEST(Trace, of_a_name_that_cannot_be_or_that_the_run_reads_is_refused_before_anything_starts) {
+  const ModelCopy folder(golden_directory("mini-qwen35"));
+  const std::string weights = (folder.path() / "model.safetensors").string();
+  const auto bytes = std::filesystem::file_size(weights);
+  for (const auto& [path, why, code] : {std::tuple<std::string, std::string, int>{"/dev/full", "no regular file", 3},
+                                        {"/no/such/folder/trace.json", "no folder /no/such/folder", 3},
+                                        {weights, "this run reads it", 2}}) {
+    const ProgramResult result = run_program(
+        {"generate", "--model", folder.path().string(), "--prompt", "a", "--max-tokens", "2", "--trace", path});
+    EXPECT_EQ(result.exit_code, code) << result.err;
+    EXPECT_NE(result.err.find("--trace " + path), std::string::npos) << result.err;
+    EXPECT_NE(result.err.find(why), std::string::npos) << result.err;
   }
+  EXPECT_EQ(std::filesystem::file_size(weights), bytes);
 }
 
 std::vector<std::string> lines_of(const std::string& text) {

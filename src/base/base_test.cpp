@@ -1,10 +1,18 @@
 #include <gtest/gtest.h>
 
+#include <unistd.h>
+
+#include <array>
 #include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <span>
+#include <sstream>
 
 #include "base/error.h"
 #include "base/hash.h"
 #include "base/number_formats.h"
+#include "base/output_file.h"
 #include "base/scalar_math.h"
 
 namespace coprime {
@@ -76,6 +84,24 @@ TEST(Errors, each_kind_has_its_exit_code) {
   EXPECT_EQ(exit_code(ErrorKind::kUsage), 2);
   EXPECT_EQ(exit_code(ErrorKind::kModel), 3);
   EXPECT_EQ(exit_code(ErrorKind::kLink), 4);
+}
+
+TEST(OutputFile, takes_the_place_of_what_was_there_or_leaves_it) {
+  const auto path = std::filesystem::temp_directory_path() / fmt::format("coprime-output-{}", ::getpid());
+  std::ofstream(path) << "something longer that was there before";
+  const auto held = [&] {
+    std::ostringstream text;
+    text << std::ifstream(path).rdbuf();
+    return text.str();
+  };
+  const std::string_view one = "one ", two = "two";
+  const std::array parts{std::as_bytes(std::span(one)), std::as_bytes(std::span(two))};
+  EXPECT_THROW(write_output("/no/such/folder/file", parts), Error);
+  EXPECT_THROW(write_output("/dev/full", parts), Error);
+  EXPECT_EQ(held(), "something longer that was there before");
+  write_output(path, parts);
+  EXPECT_EQ(held(), "one two");
+  std::filesystem::remove(path);
 }
 
 TEST(Hash, one_changed_bit_changes_it) {

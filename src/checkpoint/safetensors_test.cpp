@@ -231,14 +231,14 @@ TEST_F(SafetensorsFileTest, a_write_that_fails_leaves_the_old_file_and_no_other)
   const std::string message = model_error([&] { write_tensors(path_, large); });
   ::setrlimit(RLIMIT_FSIZE, &before);
   std::signal(SIGXFSZ, handler);
-  EXPECT_NE(message.find("cannot write: File too large"), std::string::npos) << message;
+  EXPECT_NE(message.find("cannot be written: File too large"), std::string::npos) << message;
   EXPECT_EQ(SafetensorsFile::open(path_).tensors()[0].bytes, 4u);
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder_.path()), {}), 1);
 }
 
 TEST_F(SafetensorsFileTest, a_folder_that_does_not_exist_is_an_error_of_the_write) {
   const std::string message = model_error([&] { write_tensors(folder_ / "none/x.safetensors", {}); });
-  EXPECT_NE(message.find("cannot create: No such file or directory"), std::string::npos) << message;
+  EXPECT_NE(message.find("there is no folder"), std::string::npos) << message;
 }
 
 }  // namespace

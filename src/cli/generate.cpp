@@ -6,7 +6,6 @@
 #include <fstream>
 #include <iostream>
 #include <random>
-#include <sstream>
 
 #include "base/clock.h"
 #include "base/error.h"
@@ -22,17 +21,24 @@
 namespace coprime {
 namespace {
 
+// More than any context holds.
+constexpr size_t kMaxPromptBytes = 64 << 20;
+
 std::string read_prompt_file(const std::string& path) {
-  std::ostringstream text;
-  if (path == "-") {
-    text << std::cin.rdbuf();
-  } else {
-    std::ifstream file(path, std::ios::binary);
+  std::ifstream file;
+  if (path != "-") {
+    file.open(path, std::ios::binary);
     if (!file || std::filesystem::is_directory(path))
       fail(ErrorKind::kModel, "{}: cannot be read: give a text file", path);
-    text << file.rdbuf();
   }
-  return text.str();
+  std::istream& from = path == "-" ? std::cin : file;
+  std::string text(kMaxPromptBytes, 0);
+  from.read(text.data(), static_cast<std::streamsize>(text.size()));
+  text.resize(static_cast<size_t>(from.gcount()));
+  if (text.size() == kMaxPromptBytes)
+    fail(ErrorKind::kUsage, "{}: more than {} MiB of text: give a shorter prompt",
+         path == "-" ? "standard input" : path, kMaxPromptBytes >> 20);
+  return text;
 }
 
 std::vector<int32_t> encode_prompt(const Tokenizer& tokenizer, const GenerateSettings& settings) {
@@ -90,7 +96,7 @@ void run_generate(const WorldSettings& world, const GenerateSettings& settings) 
   options.context = context_tokens(prompt, settings.max_tokens, shape.max_positions);
   options.max_rows = static_cast<int>(std::min<int64_t>(options.max_rows, prompt));
   request.max_tokens = options.context - prompt;
-  TraceOutput trace(settings.trace);
+  const TraceOutput trace(settings.trace, world.model);
   request.trace = trace.wanted();
   Front front(options);
   const int64_t start_us = now_us() - begin_us;

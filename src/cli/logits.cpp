@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "checkpoint/safetensors.h"
 #include "cli/commands.h"
+#include "cli/outputs.h"
 #include "engine/generation.h"
 
 namespace coprime {
@@ -51,6 +52,7 @@ Ids read_ids(const std::string& argument, int64_t vocab) {
 
 void run_logits(const WorldSettings& world, const LogitsSettings& settings) {
   WorldOptions options = world.options();
+  check_output_flag("--out", settings.out, {options.model, settings.ids.substr(0, settings.ids.rfind(':'))});
   const ModelShape shape = read_model_shape(options.model);
   const Ids ids = read_ids(settings.ids, shape.vocab);
   const int64_t length = ids.shape.back(), batch = ids.shape.size() == 2 ? ids.shape[0] : 1;

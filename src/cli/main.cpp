@@ -62,7 +62,11 @@ int run(int argc, char** argv) {
   } catch (const CLI::Success& success) {  // --help, --version
     return app.exit(success);
   } catch (const CLI::ParseError& error) {
-    std::fprintf(stderr, "coprime: %s (coprime %s--help lists the flags)\n", error.what(),
+    // A word that nobody knows explains what is missing.
+    std::string what = error.what();
+    if (const auto unknown = app.remaining(true); !unknown.empty())
+      what = fmt::format("{} is no flag or command here", unknown[0]);
+    std::fprintf(stderr, "coprime: %s (coprime %s--help lists what there is)\n", what.c_str(),
                  app.get_subcommands().empty() ? "" : (app.get_subcommands()[0]->get_name() + " ").c_str());
     return coprime::exit_code(coprime::ErrorKind::kUsage);
   }

@@ -142,7 +142,10 @@ void add_generate_flags(CLI::App& app, GenerateSettings& s) {
   add(app, "--top-p", s.top_p, "only the most probable with this mass" + from_model)->check(in_range(0.0, 1.0));
   add(app, "--min-p", s.min_p, "only what has this share of the most probable" + from_model)->check(in_range(0.0, 1.0));
   add(app, "--seed", s.seed, "of the draws [random]")->check(in_range(uint64_t{0}, kMaxSeed));
-  add(app, "--stop", s.stops, "end before this text; may be given again")->take_all();
+  add(app, "--stop", s.stops, "end before this text; may be given again")
+      ->take_all()
+      ->check(CLI::Validator(
+          [](const std::string& text) { return text.empty() ? "a stop text has a character at least" : ""; }, ""));
   add(app, "--stats", s.stats, "a table of geometry, memory, speed and gates, on standard error");
   add(app, "--trace", s.trace,
       "file to write: what all ranks did in the first step and in a step of decode, for ui.perfetto.dev");

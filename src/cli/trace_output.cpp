@@ -3,33 +3,24 @@
 #include <cstdio>
 
 #include "base/error.h"
+#include "base/output_file.h"
+#include "cli/outputs.h"
 
 namespace coprime {
-namespace {
 
-void warn(const Error& error) {
-  std::fprintf(stderr, "coprime: warning: --trace: %s; the answer goes on without a trace\n", error.what());
+TraceOutput::TraceOutput(const std::string& path, const std::string& model) : path_(path) {
+  if (wanted()) check_output_flag("--trace", path_, {model});
 }
 
-}  // namespace
-
-TraceOutput::TraceOutput(const std::string& path) {
-  if (path.empty()) return;
+void TraceOutput::write(const Front& front, std::span<const StepTrace> steps) const {
+  if (!wanted()) return;
   try {
-    file_.emplace(path);
+    const std::string text = trace_json(steps, front.schedule());
+    const std::span<const std::byte> bytes = std::as_bytes(std::span(text));
+    write_output(path_, {&bytes, 1});
   } catch (const Error& error) {
-    warn(error);
+    std::fprintf(stderr, "coprime: warning: --trace %s\n", error.what());
   }
-}
-
-void TraceOutput::write(const Front& front, std::span<const StepTrace> steps) {
-  if (!file_) return;
-  try {
-    file_->write(trace_json(steps, front.schedule()));
-  } catch (const Error& error) {
-    warn(error);
-  }
-  file_.reset();
 }
 
 }  // namespace coprime

@@ -5,8 +5,10 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "checkpoint/checkpoint.h"
+#include "model/decoder.h"
 #include "model/gates.h"
 #include "trace/clock_id.h"
+#include "transport/memory_limit.h"
 
 namespace coprime {
 namespace {
@@ -16,16 +18,38 @@ constexpr int kFrontsPatienceMs = 1000;
 // Once a rank has failed, the others know within some milliseconds: so long may one of them neither move nor report.
 constexpr int kAfterFailureMs = 500;
 
+int pages_of(const WorldOptions& options) {  // a sequence
+  return static_cast<int>((options.context + kPageTokens - 1) / kPageTokens);
+}
+
 }  // namespace
+
+void check_cache_memory(const ShardPlan& plan, const WorldOptions& options, int64_t available_bytes) {
+  const DecoderOptions decoder{.pages = pages_of(options) * options.sequences,
+                               .slots = options.sequences,
+                               .sequences = options.sequences,
+                               .kv_type = options.kv_type};
+  int64_t bytes = 0;
+  for (int rank = 0; rank < plan.ranks() - options.remote.ranks; ++rank) {
+    const CacheShape cache = cache_shape(plan, rank, decoder);
+    bytes += cache.kv_bytes() + cache.state_bytes();
+  }
+  if (bytes < available_bytes) return;
+  fail(ErrorKind::kUsage,
+       "{} sequence{} of {} tokens need {} MiB of keys, values and states on this host, {} MiB are available: ask for "
+       "fewer or shorter ones, or for --kv f16",
+       options.sequences, options.sequences == 1 ? "" : "s", options.context, bytes >> 20, available_bytes >> 20);
+}
 
 Front::Front(const WorldOptions& options)
     : options_(options),
       plan_(read_model_shape(options.model), options.plan),
       schedule_(make_decode_schedule(plan_, options.max_rows)),
-      pages_per_sequence_(static_cast<int>((options.context + kPageTokens - 1) / kPageTokens)) {
+      pages_per_sequence_(pages_of(options)) {
   const Checkpoint checkpoint = Checkpoint::open(options.model);
   check_checkpoint(checkpoint, plan_);  // one clear error, before anything is started
   largest_slot_bytes(schedule_);        // likewise
+  check_cache_memory(plan_, options_, available_memory_bytes());
   if (options_.remote.ranks > 0) facts_ = collect_facts(checkpoint, plan_, schedule_, {}, [] {});
   world_ = std::make_unique<World>(plan_.ranks(), options_.launch, options_.remote, options_.report);
   try {

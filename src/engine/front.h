@@ -42,6 +42,9 @@ struct WorldOptions {
   Report report;
 };
 
+// The caches of this host's ranks are committed as they fill. Error(kUsage) when they cannot all fit.
+void check_cache_memory(const ShardPlan& plan, const WorldOptions& options, int64_t available_bytes);
+
 // A requested row over the whole vocabulary: the candidates of all shards, or all logits.
 struct RowLogits {
   std::vector<Candidate> best;

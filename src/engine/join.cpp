@@ -88,7 +88,7 @@ UniqueFd dial(const JoinOptions& options, News& news) {
   const int64_t deadline_us = now_us() + patience_us;
   if (!options.front.socket_name.empty()) return dial_socket_name(options.front.socket_name, deadline_us);
   return dial_until(options.front.endpoint, Traffic::kControl, deadline_us,
-                    [&](const std::string& why) { news.tell(why); });
+                    [&](const std::string& why) { news.tell(why + "; trying again"); });
 }
 
 // One connection, introduced. Empty when the front refused it for the moment.

@@ -115,6 +115,7 @@ bool Launcher::wait_all(int timeout_ms) {
 }
 
 int rank_process_main(const MeasuringService& measure) {
+  ::prctl(PR_SET_NAME, "coprime-rank");  // ps shows this and not the name of the link that was executed
   for (int fd : {kControlFd, kProgressFd}) {
     if (::fcntl(fd, F_GETFD) < 0) return exit_code(ErrorKind::kUsage);
   }

@@ -275,8 +275,9 @@ void Exchange::give_up(const Verdict& found) {
   const auto& blamed = peer_links_[static_cast<size_t>(verdict.blamed)];
   std::string state = blamed == nullptr ? std::string() : blamed->waiting_for();
   if (!state.empty()) state = fmt::format(" ({})", state);
-  error_.emplace(ErrorKind::kLink, fmt::format("rank {} {} at {} (sequence {}) over {}: {}{}", rank_, verdict.what,
-                                               gate_text(gate()), sequence_, link(verdict.blamed), verdict.why, state));
+  const std::string over = verdict.blamed == rank_ ? std::string() : fmt::format(" over {}", link(verdict.blamed));
+  error_.emplace(ErrorKind::kLink, fmt::format("rank {} {} at {} (sequence {}){}: {}{}", rank_, verdict.what,
+                                               gate_text(gate()), sequence_, over, verdict.why, state));
   throw *error_;
 }
 

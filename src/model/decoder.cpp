@@ -16,7 +16,15 @@ DeltaNetShape local_delta_net(const ModelShape& shape, const Counts& local) {
           shape.linear.conv_taps};
 }
 
-CacheShape cache_shape(const ModelShape& shape, const Counts& local, const DecoderOptions& options) {
+HeadsView heads(View matrix, int count, int stride, int dim, int offset = 0) {
+  return {matrix.data + offset, matrix.rows, matrix.stride, count, stride, dim};
+}
+
+}  // namespace
+
+CacheShape cache_shape(const ShardPlan& plan, int rank, const DecoderOptions& options) {
+  const ModelShape& shape = plan.shape();
+  const Counts local = plan.local(rank);
   const auto linear_layers = static_cast<int>(std::ranges::count(shape.layer_kinds, LayerKind::kLinearAttention));
   return {.attention_layers = shape.layers - linear_layers,
           .kv_heads = local.kv_heads,
@@ -28,12 +36,6 @@ CacheShape cache_shape(const ModelShape& shape, const Counts& local, const Decod
           .slots = options.slots,
           .sequences = options.sequences};
 }
-
-HeadsView heads(View matrix, int count, int stride, int dim, int offset = 0) {
-  return {matrix.data + offset, matrix.rows, matrix.stride, count, stride, dim};
-}
-
-}  // namespace
 
 // A step's matrices. Rows are allotted for max_rows; take() views the first `rows` of a matrix.
 struct Decoder::Activations {
@@ -82,7 +84,7 @@ Decoder::Decoder(const ShardPlan& plan, int rank, Device& device, Communicator& 
       device_(device),
       communicator_(communicator),
       weights_(std::move(weights)),
-      cache_(cache_shape(plan.shape(), plan.local(rank), options)),
+      cache_(cache_shape(plan, rank, options)),
       local_(plan.local(rank)),
       linear_(local_delta_net(plan.shape(), local_)),
       frequencies_(rope_frequencies(plan.shape().rope)),

@@ -25,6 +25,9 @@ struct DecoderOptions {
   DType kv_type = DType::kF32;
 };
 
+// What a rank's cache consists of.
+CacheShape cache_shape(const ShardPlan& plan, int rank, const DecoderOptions& options);
+
 class Decoder {
  public:
   // The references must outlive it.

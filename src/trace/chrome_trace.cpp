@@ -1,14 +1,10 @@
 #include "trace/chrome_trace.h"
 
-#include <fcntl.h>
-
 #include <algorithm>
-#include <cerrno>
 #include <limits>
 #include <nlohmann/json.hpp>
 
 #include "base/check.h"
-#include "base/error.h"
 
 namespace coprime {
 namespace {
@@ -64,25 +60,6 @@ std::string ChromeTrace::json() const {
                         microseconds(slice.end_ns - slice.begin_ns), arguments_json(slice.arguments));
   }
   return text + "\n]}\n";
-}
-
-TraceFile::TraceFile(const std::filesystem::path& path)
-    : path_(path), fd_(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666)) {
-  if (!fd_) fail(ErrorKind::kModel, "{}: cannot be opened for writing: {}", path.string(), errno_text(errno));
-}
-
-void TraceFile::write(std::string_view text) {
-  while (!text.empty()) {
-    const ssize_t done = ::write(fd_.get(), text.data(), text.size());
-    if (done < 0 && errno == EINTR) continue;
-    if (done < 0) fail(ErrorKind::kModel, "{}: cannot be written: {}", path_.string(), errno_text(errno));
-    text.remove_prefix(static_cast<size_t>(done));
-  }
-  // Some file systems tell only now that they are full. EINVAL: what is no file on a disk cannot be synced.
-  if (::fsync(fd_.get()) != 0 && errno != EINVAL) {
-    fail(ErrorKind::kModel, "{}: cannot be written: {}", path_.string(), errno_text(errno));
-  }
-  fd_.reset();
 }
 
 }  // namespace coprime

@@ -5,14 +5,11 @@
 #pragma once
 
 #include <cstdint>
-#include <filesystem>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <variant>
 #include <vector>
-
-#include "base/unique_fd.h"
 
 namespace coprime {
 
@@ -37,18 +34,6 @@ class ChromeTrace {
   std::vector<std::pair<int, std::string>> tracks_;
   std::vector<TraceSlice> slices_;
   std::vector<std::pair<std::string, std::string>> notes_;
-};
-
-// A file opened before there is anything to write, so that a wrong name is told early. What it held is gone then.
-// Error(kModel) when it cannot be opened, or written whole.
-class TraceFile {
- public:
-  explicit TraceFile(const std::filesystem::path& path);
-  void write(std::string_view text);  // all there is to write; closes the file
-
- private:
-  std::filesystem::path path_;
-  UniqueFd fd_;
 };
 
 }  // namespace coprime

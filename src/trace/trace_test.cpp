@@ -1,11 +1,8 @@
 #include <gtest/gtest.h>
 #include <stdlib.h>
 
-#include <fstream>
 #include <nlohmann/json.hpp>
-#include <sstream>
 
-#include "base/error.h"
 #include "trace/chrome_trace.h"
 #include "trace/clock_id.h"
 #include "trace/event_ring.h"
@@ -65,32 +62,6 @@ TEST(ChromeTrace, has_tracks_slices_and_notes_with_times_from_the_earliest_slice
 }
 
 TEST(ChromeTrace, without_slices_is_valid) { EXPECT_TRUE(nlohmann::json::accept(ChromeTrace().json())); }
-
-std::string error_of(const std::function<void()>& act) {
-  try {
-    act();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "no error";
-}
-
-TEST(TraceFile, holds_what_was_written_in_place_of_what_was_there) {
-  const auto path = std::filesystem::temp_directory_path() / fmt::format("coprime-trace-{}", ::getpid());
-  std::ofstream(path) << "something longer that was there before";
-  TraceFile(path).write("{}\n");
-  std::ostringstream text;
-  text << std::ifstream(path).rdbuf();
-  std::filesystem::remove(path);
-  EXPECT_EQ(text.str(), "{}\n");
-}
-
-TEST(TraceFile, that_cannot_be_opened_or_written_is_an_error_that_names_it) {
-  const std::string missing = error_of([] { TraceFile("/no/such/folder/trace.json"); });
-  EXPECT_EQ(missing, "/no/such/folder/trace.json: cannot be opened for writing: No such file or directory");
-  const std::string full = error_of([] { TraceFile("/dev/full").write("{}"); });
-  EXPECT_EQ(full, "/dev/full: cannot be written: No space left on device");
-}
 
 }  // namespace
 }  // namespace coprime

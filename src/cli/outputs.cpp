@@ -1,0 +1,40 @@
+#include "cli/outputs.h"
+
+#include <algorithm>
+#include <string_view>
+
+#include "base/error.h"
+#include "base/output_file.h"
+
+namespace coprime {
+namespace {
+
+bool is_same(const std::filesystem::path& a, const std::filesystem::path& b) {
+  std::error_code ignored;  // a path that leads nowhere is no other's
+  return std::filesystem::equivalent(a, b, ignored);
+}
+
+bool belongs_to_model(const std::filesystem::path& file) {
+  constexpr std::string_view kNames[] = {"config.json", "generation_config.json", "tokenizer.json",
+                                         "tokenizer_config.json", "model.safetensors.index.json"};
+  return file.extension() == ".safetensors" || std::ranges::find(kNames, file.filename().string()) != std::end(kNames);
+}
+
+}  // namespace
+
+void check_output_flag(const std::string& flag, const std::filesystem::path& path,
+                       std::initializer_list<std::filesystem::path> inputs) {
+  try {
+    check_output(path);
+  } catch (const Error& error) {
+    throw Error(error.kind(), fmt::format("{} {}", flag, error.what()));
+  }
+  if (!std::filesystem::exists(path)) return;
+  const std::filesystem::path folder = path.has_parent_path() ? path.parent_path() : ".";
+  for (const std::filesystem::path& input : inputs) {
+    if (is_same(path, input) || (is_same(folder, input) && belongs_to_model(path)))
+      fail(ErrorKind::kUsage, "{} {}: this run reads it: name another file", flag, path.string());
+  }
+}
+
+}  // namespace coprime
