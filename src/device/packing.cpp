@@ -49,7 +49,7 @@ int64_t tile_index(Layout layout, int64_t columns, int64_t row, int64_t column) 
 
 class PackingSink final : public WeightSink {
  public:
-  PackingSink(Weight& weight, DType type, WeightUse use, float offset)
+  PackingSink(Weight& weight, DType type, WeightUse use, float offset, BufferArena& arena)
       : num_rows_(weight.rows), columns_(weight.columns), type_(type), use_(use), offset_(offset) {
     if (!is_float(type) && !is_block(type)) {
       fail(ErrorKind::kModel, "{}: elements of type {}; F32, F16, BF16 and GGUF's blocks are supported", weight.name,
@@ -62,12 +62,12 @@ class PackingSink final : public WeightSink {
     if (use == WeightUse::kVector) {
       component.type = DType::kF32;
       component.layout = Layout::kRowMajor;
-      component.bytes = Buffer(static_cast<size_t>(num_rows_ * columns_) * sizeof(float));
+      component.bytes = arena.take(static_cast<size_t>(num_rows_ * columns_) * sizeof(float));
     } else {
       COPRIME_CHECK(offset == 0, "{}: an offset of {} on a matrix", weight.name, offset);
       component.type = type;
       component.layout = layout_of(type);
-      component.bytes = Buffer(static_cast<size_t>(tiles_of(num_rows_) * tile_bytes(type, columns_)));
+      component.bytes = arena.take(static_cast<size_t>(tiles_of(num_rows_) * tile_bytes(type, columns_)));
     }
     layout_ = component.layout;
     data_ = component.bytes.data();
@@ -139,8 +139,9 @@ int64_t tile_bytes(DType type, int64_t columns) {
   return kTileRows * held * dtype_bytes(type);
 }
 
-std::unique_ptr<WeightSink> make_packing_sink(Weight& weight, DType type, WeightUse use, float offset) {
-  return std::make_unique<PackingSink>(weight, type, use, offset);
+std::unique_ptr<WeightSink> make_packing_sink(Weight& weight, DType type, WeightUse use, float offset,
+                                              BufferArena& arena) {
+  return std::make_unique<PackingSink>(weight, type, use, offset, arena);
 }
 
 float packed_value(const Component& values, int64_t columns, int64_t row, int64_t column) {

@@ -19,9 +19,11 @@ constexpr int64_t tiles_of(int64_t rows) { return (rows + kTileRows - 1) / kTile
 // Bytes of one tile of 16 rows; `columns` are whole blocks.
 int64_t tile_bytes(DType type, int64_t columns);
 
-// Device::pack() of the host devices. Adds the component kValues to `weight` and fills it as rows arrive.
+// Device::pack() of the host devices. Adds the component kValues to `weight`, in the arena's memory, and fills it as
+// rows arrive.
 // Error(kModel) when `type` is none of F32, F16, BF16 and the block types.
-std::unique_ptr<WeightSink> make_packing_sink(Weight& weight, DType type, WeightUse use, float offset);
+std::unique_ptr<WeightSink> make_packing_sink(Weight& weight, DType type, WeightUse use, float offset,
+                                              BufferArena& arena);
 
 // One element of packed values, as float: exact for every type.
 float packed_value(const Component& values, int64_t columns, int64_t row, int64_t column);

@@ -2,8 +2,10 @@
 
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <cerrno>
 
+#include "base/alignment.h"
 #include "base/error.h"
 
 namespace coprime {
@@ -20,7 +22,22 @@ Buffer::Buffer(size_t bytes) : bytes_(bytes) {
 }
 
 Buffer::~Buffer() {
-  if (data_ != nullptr) ::munmap(data_, bytes_);
+  if (data_ != nullptr && mapping_ == nullptr) ::munmap(data_, bytes_);
+}
+
+Buffer BufferArena::take(size_t bytes) {
+  constexpr size_t kMappingBytes = size_t{64} << 20;
+  if (bytes > kMappingBytes / 4) return Buffer(bytes);
+  if (mapping_ == nullptr || bytes > mapping_->size() - used_) {
+    mapping_ = std::make_shared<const Buffer>(kMappingBytes);
+    used_ = 0;
+  }
+  Buffer buffer;
+  buffer.data_ = mapping_->data() + used_;
+  buffer.bytes_ = bytes;
+  buffer.mapping_ = mapping_;
+  used_ = std::min(round_up(used_ + bytes, kCacheLineBytes), mapping_->size());
+  return buffer;
 }
 
 }  // namespace coprime

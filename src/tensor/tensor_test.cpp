@@ -54,5 +54,28 @@ TEST(Weight, finds_its_components_by_role) {
   EXPECT_EQ(weight.find(ComponentRole::kBias), &weight.components[1]);
 }
 
+TEST(BufferArena, gives_zeroed_memory_side_by_side_that_outlives_it) {
+  Buffer kept;
+  {
+    BufferArena arena;
+    Buffer one = arena.take(100);
+    const Buffer two = arena.take(64), large = arena.take(size_t{40} << 20), three = arena.take(1);
+    EXPECT_EQ(two.data() - one.data(), 128);
+    EXPECT_EQ(three.data() - two.data(), 64);
+    EXPECT_EQ(large.size(), size_t{40} << 20);
+    for (int i = 0; i < 10; ++i) {  // more than one mapping holds
+      const Buffer next = arena.take(size_t{15} << 20);
+      EXPECT_EQ(next.data()[next.size() - 1], std::byte{0});
+      next.data()[next.size() - 1] = std::byte{1};
+    }
+    EXPECT_EQ(arena.take(0).size(), 0u);
+    one.data()[99] = std::byte{7};
+    kept = std::move(one);
+  }
+  EXPECT_EQ(kept.size(), 100u);
+  EXPECT_EQ(kept.data()[99], std::byte{7});
+  EXPECT_EQ(kept.data()[0], std::byte{0});
+}
+
 }  // namespace
 }  // namespace coprime

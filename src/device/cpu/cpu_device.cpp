@@ -73,7 +73,7 @@ class CpuDevice final : public Device {
         pool_(std::max(options.threads, 1), options.cores) {}
 
   std::unique_ptr<WeightSink> pack(Weight& weight, DType type, WeightUse use, float offset) override {
-    return make_packing_sink(weight, type, use, offset);
+    return make_packing_sink(weight, type, use, offset, weights_);
   }
 
   void embed(const Weight& table, std::span<const int32_t> ids, int64_t first_id, View out) override {
@@ -473,6 +473,7 @@ class CpuDevice final : public Device {
   const DeltaNetKernels& delta_net_;
   const QuantTable quant_;
   std::array<Integers, 3> integers_;  // by ActivationForm
+  BufferArena weights_;
   Buffer scratch_, held_;
   WorkerPool pool_;  // last: its threads use the rest
 };

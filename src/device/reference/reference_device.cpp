@@ -58,7 +58,7 @@ class ReferenceDevice final : public Device {
   ReferenceDevice(MathMode math, std::atomic<uint64_t>* progress) : math_(math), counter_(progress) {}
 
   std::unique_ptr<WeightSink> pack(Weight& weight, DType type, WeightUse use, float offset) override {
-    return make_packing_sink(weight, type, use, offset);
+    return make_packing_sink(weight, type, use, offset, weights_);
   }
 
   void embed(const Weight& table, std::span<const int32_t> ids, int64_t first_id, View out) override {
@@ -359,6 +359,7 @@ class ReferenceDevice final : public Device {
 
   MathMode math_;
   WorkCounter counter_;
+  BufferArena weights_;
   std::vector<float> row_, held_;  // of a weight; x as a weight wants it
   std::vector<std::byte> integers_;
 };
