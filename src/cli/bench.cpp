@@ -1,11 +1,9 @@
 // coprime bench: measures a world, and prints a table or one JSON object.
 #include "tools/bench.h"
-
-#include <cstdio>
-
 #include "base/clock.h"
 #include "base/error.h"
 #include "cli/commands.h"
+#include "cli/outputs.h"
 #include "transport/wait_policy.h"
 
 namespace coprime {
@@ -40,8 +38,7 @@ void run_bench(const WorldSettings& world, const BenchSettings& settings) {
   const BenchFigures figures = measure_bench(front, measured);
   const std::string text = settings.json ? bench_json(front, measured, figures, start_ms) + "\n"
                                          : bench_text(front, measured, figures, start_ms);
-  if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() || std::fflush(stdout) != 0)
-    fail(ErrorKind::kInternal, "standard output cannot be written: {}", errno_text(errno));
+  print(text);
 }
 
 }  // namespace coprime

@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "cli/commands.h"
+#include "cli/outputs.h"
 #include "cli/report.h"
 #include "cli/trace_output.h"
 #include "engine/generation.h"
@@ -104,11 +105,6 @@ void run_generate(const WorldSettings& world, const GenerateSettings& settings) 
   std::string text;
   Utf8Stream utf8;
   StopMatcher stops(settings.stops);
-  const auto print = [](const std::string& piece) {
-    if (std::fwrite(piece.data(), 1, piece.size(), stdout) != piece.size() || std::fflush(stdout) != 0) {
-      fail(ErrorKind::kInternal, "standard output cannot be written: {}", errno_text(errno));
-    }
-  };
   const auto give = [&](const std::string& piece) {
     text += piece;
     if (!settings.json) print(piece);

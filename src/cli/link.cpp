@@ -4,11 +4,11 @@
 
 #include <algorithm>
 #include <charconv>
-#include <cstdio>
 #include <set>
 
 #include "base/error.h"
 #include "cli/commands.h"
+#include "cli/outputs.h"
 #include "geometry/shard_plan.h"
 #include "model/gates.h"
 
@@ -66,8 +66,7 @@ void run_link(const LinkSettings& settings) {
   std::optional<TokenCost> token;
   if (!schedule.empty() && figures.failures.empty()) token = token_cost(figures, schedule);
   const std::string text = settings.json ? link_json(figures, token) + "\n" : link_text(figures, token);
-  if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() || std::fflush(stdout) != 0)
-    fail(ErrorKind::kInternal, "standard output cannot be written: {}", errno_text(errno));
+  print(text);
   if (figures.wrong > 0) {
     fail(ErrorKind::kLink, "{} of {} vectors came out wrong: use no engine over this link", figures.wrong,
          figures.transfers);

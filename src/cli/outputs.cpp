@@ -1,7 +1,8 @@
 #include "cli/outputs.h"
 
 #include <algorithm>
-#include <string_view>
+#include <cerrno>
+#include <cstdio>
 
 #include "base/error.h"
 #include "base/output_file.h"
@@ -21,6 +22,11 @@ bool belongs_to_model(const std::filesystem::path& file) {
 }
 
 }  // namespace
+
+void print(std::string_view text) {
+  if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() || std::fflush(stdout) != 0)
+    fail(ErrorKind::kInternal, "standard output cannot be written: {}", errno_text(errno));
+}
 
 void check_output_flag(const std::string& flag, const std::filesystem::path& path,
                        std::initializer_list<std::filesystem::path> inputs) {

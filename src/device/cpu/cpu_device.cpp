@@ -293,7 +293,7 @@ class CpuDevice final : public Device {
     for (const LinearTask& task : tasks) {
       const DType type = linear_values(*task.weight).type;
       bytes += tiles_of(task.weight->rows) * tile_bytes(type, x.columns);
-      if (!is_quant(type)) continue;
+      if (!is_block(type)) continue;
       quantised = true;
       if (math_ != MathMode::kF32) quantise(x, type);
     }
@@ -347,7 +347,7 @@ class CpuDevice final : public Device {
       work.weight = values.bytes.data();
       work.bias = linear_bias(weight);
       work.rows = weight.rows;
-      if (!is_quant(values.type)) {
+      if (!is_block(values.type)) {
         multiply_blocks(linear_.at(values.type), work, x, task.y);
       } else if (math_ == MathMode::kF32) {
         multiply_widened(values, work, x, task.y, scratch_.as<float>() + thread * kTileRows * x.columns);

@@ -75,9 +75,8 @@ constexpr QuantFormat quant_format(DType type) {
   }
 }
 
+// All types of which is_block() is true.
 constexpr DType kQuantTypes[] = {DType::kQ4_0, DType::kQ4_1, DType::kQ5_0, DType::kQ5_1, DType::kQ8_0, DType::kQ2_K,
                                  DType::kQ3_K, DType::kQ4_K, DType::kQ5_K, DType::kQ6_K, DType::kMxfp4};
-
-constexpr bool is_quant(DType type) { return quant_format(type).low_bits > 0; }
 
 }  // namespace coprime

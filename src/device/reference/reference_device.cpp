@@ -80,7 +80,7 @@ class ReferenceDevice final : public Device {
       const Component& values = linear_values(weight);
       const float* bias = linear_bias(weight);
       const View in = inputs_of(x, weight);
-      if (is_quant(values.type) && math_ != MathMode::kF32) {
+      if (is_block(values.type) && math_ != MathMode::kF32) {
         multiply_integers(in, weight, values, bias, task.y);
         continue;
       }
