@@ -44,6 +44,14 @@ int run(int argc, char** argv) {
       app.add_subcommand("link", "measure what joins the ranks of this host and others, and what follows");
   coprime::add_link_flags(*link_command, link);
 
+  coprime::PlanSettings plan;
+  coprime::ProbeSettings probe;
+  CLI::App* plan_command =
+      app.add_subcommand("plan", "what a split holds, moves and costs, before the hardware is there");
+  coprime::add_plan_flags(*plan_command, plan);
+  CLI::App* probe_command = app.add_subcommand("probe", "measure this host for plan --machine");
+  coprime::add_probe_flags(*probe_command, probe);
+
   coprime::RankSettings rank;
   coprime::KeySettings key;
   CLI::App* rank_command = app.add_subcommand("rank", "serve one rank of a world on another host");
@@ -51,7 +59,8 @@ int run(int argc, char** argv) {
   CLI::App* key_command = app.add_subcommand("key", "make a key file for the hosts of a world");
   coprime::add_key_flags(*key_command, key);
 
-  for (CLI::App* command : {generate_command, logits_command, bench_command, link_command, rank_command, key_command}) {
+  for (CLI::App* command : {generate_command, logits_command, bench_command, link_command, plan_command, probe_command,
+                            rank_command, key_command}) {
     command->fallthrough();  // --config may stand behind the command, too
     command->allow_config_extras(CLI::config_extras_mode::error);
   }
@@ -72,7 +81,9 @@ int run(int argc, char** argv) {
   }
   if (key_command->parsed()) coprime::run_key(key);
   if (rank_command->parsed()) return coprime::run_rank_command(rank);
-  if (!key_command->parsed()) {
+  if (plan_command->parsed()) coprime::run_plan(plan);
+  if (probe_command->parsed()) coprime::run_probe(probe);
+  if (generate_command->parsed() || logits_command->parsed() || bench_command->parsed() || link_command->parsed()) {
     coprime::RanksSettings& ranks = link_command->parsed() ? link.ranks : world.ranks;
     const auto process = ranks.launched();
     if (process) ranks.meet_by_pmix();

@@ -179,6 +179,39 @@ void add_link_flags(CLI::App& app, LinkSettings& s) {
   add(app, "--json", s.json, "one JSON object instead of the tables");
 }
 
+void add_plan_flags(CLI::App& app, PlanSettings& s) {
+  add(app, "--model", s.model, "a folder with config.json (weights need not be there), a GGUF file, or a name")
+      ->required();
+  add(app, "--ranks", s.ranks, "number of ranks, any from 1 to 16")->required()->check(in_range(1, kMaxRanks));
+  add(app, "--format", s.format, "of the weights: bf16, mxfp4, fp8-block, fp8-channel, q4_k, ... [as the model says]");
+  add(app, "--drafter", s.drafter, "folder of a drafter that is padded with the model");
+  add(app, "--pad-for", s.pad_for, "widen the geometry for this many ranks; 0: as many as run")
+      ->check(in_range(0, kMaxRanks))
+      ->capture_default_str();
+  add(app, "--machine", s.machine,
+      "a file of coprime probe or coprime link --json, or a typical machine: desktop, server, raspberry-pi-5, "
+      "dgx-spark, "
+      "mac-studio, rtx-3090, rtx-4090, r9700, h200; may be given again, files add to each other [desktop]")
+      ->take_all();
+  add(app, "--context", s.context, "tokens of a sequence at which a step is counted")
+      ->check(in_range(int64_t{1}, kMaxCount))
+      ->capture_default_str();
+  add(app, "--batch", s.batch, "sequences side by side")
+      ->check(in_range(int64_t{1}, int64_t{1} << 20))
+      ->capture_default_str();
+  add(app, "--memory", s.memory, "bytes that a rank has, with K, M, G or T for KiB to TiB [the machine's]");
+  add(app, "--kv", s.kv, "type of cached keys and values")
+      ->check(CLI::IsMember({"f32", "f16", "bf16", "fp8"}))
+      ->capture_default_str();
+  add(app, "--exact", s.exact, "the mode with the same bits at every rank count");
+  add(app, "--svg", s.svg, "file to write: a picture of who owns what");
+  add(app, "--json", s.json, "one JSON object instead of the tables");
+}
+
+void add_probe_flags(CLI::App& app, ProbeSettings& s) {
+  add(app, "--out", s.out, "file to write, for coprime plan --machine [standard output]");
+}
+
 void add_rank_flags(CLI::App& app, RankSettings& s) {
   add(app, "--join", s.join, "HOST:PORT where the front listens (--listen)")->required();
   add(app, "--key-file", s.key_file, "key of the world; - reads it from standard input");

@@ -88,6 +88,19 @@ struct BenchSettings {
   int prompt_tokens = 512, decode_tokens = 128, batch = 1, repeat = 3;
   bool json = false;
 };
+
+struct PlanSettings {
+  std::string model, format, drafter, memory, svg, kv = "f32";
+  std::vector<std::string> machine;  // names or files
+  int ranks = 1, pad_for = 0;
+  int64_t context = 4096, batch = 1;
+  bool exact = false, json = false;
+};
+
+struct ProbeSettings {
+  std::string out;
+};
+
 // A line on standard error. A rank may be another host's: what it says is shown as plain text.
 void print_report(const std::string& line);
 
@@ -96,6 +109,8 @@ void add_generate_flags(CLI::App& app, GenerateSettings& settings);
 void add_logits_flags(CLI::App& app, LogitsSettings& settings);
 void add_bench_flags(CLI::App& app, BenchSettings& settings);
 void add_link_flags(CLI::App& app, LinkSettings& settings);
+void add_plan_flags(CLI::App& app, PlanSettings& settings);
+void add_probe_flags(CLI::App& app, ProbeSettings& settings);
 void add_rank_flags(CLI::App& app, RankSettings& settings);
 void add_key_flags(CLI::App& app, KeySettings& settings);
 

@@ -10,28 +10,6 @@
 namespace coprime {
 namespace {
 
-WeightUse use_of(TensorId id) {
-  switch (id) {
-    case TensorId::kEmbedding:
-    case TensorId::kHead:
-    case TensorId::kQ:
-    case TensorId::kK:
-    case TensorId::kV:
-    case TensorId::kO:
-    case TensorId::kGate:
-    case TensorId::kUp:
-    case TensorId::kDown:
-    case TensorId::kInQkv:
-    case TensorId::kInZ:
-    case TensorId::kInB:
-    case TensorId::kInA:
-    case TensorId::kOut:
-      return WeightUse::kLinear;
-    default:
-      return WeightUse::kVector;
-  }
-}
-
 bool is_plus_one(const ModelShape& shape, TensorId id) {
   if (!shape.norm_plus_one) return false;
   return id == TensorId::kInputNorm || id == TensorId::kPostNorm || id == TensorId::kFinalNorm ||
@@ -80,6 +58,28 @@ void attach_bias(WeightSet& layer, TensorId matrix, TensorId bias) {
 
 }  // namespace
 
+WeightUse weight_use(TensorId id) {
+  switch (id) {
+    case TensorId::kEmbedding:
+    case TensorId::kHead:
+    case TensorId::kQ:
+    case TensorId::kK:
+    case TensorId::kV:
+    case TensorId::kO:
+    case TensorId::kGate:
+    case TensorId::kUp:
+    case TensorId::kDown:
+    case TensorId::kInQkv:
+    case TensorId::kInZ:
+    case TensorId::kInB:
+    case TensorId::kInA:
+    case TensorId::kOut:
+      return WeightUse::kLinear;
+    default:
+      return WeightUse::kVector;
+  }
+}
+
 ModelWeights load_weights(const Checkpoint& checkpoint, const ShardPlan& plan, int rank, Device& device,
                           const SinkFilter& filter) {
   ModelWeights weights;
@@ -91,7 +91,7 @@ ModelWeights load_weights(const Checkpoint& checkpoint, const ShardPlan& plan, i
     weight.rows = tensor.rows.extent;
     weight.columns = tensor.columns.extent;
     weight.inputs = tensor.inputs;
-    auto sink = device.pack(weight, tensor.type, use_of(id), is_plus_one(plan.shape(), id) ? 1.0f : 0.0f);
+    auto sink = device.pack(weight, tensor.type, weight_use(id), is_plus_one(plan.shape(), id) ? 1.0f : 0.0f);
     if (id == TensorId::kALog && plan.shape().negative_decay)
       sink = std::make_unique<DecaySink>(tensor, std::move(sink));
     return filter ? filter(tensor, std::move(sink)) : std::move(sink);

@@ -28,6 +28,9 @@ struct ModelWeights {
   Tally tally;
 };
 
+// What the device packs a rule's tensors for.
+WeightUse weight_use(TensorId id);
+
 // Puts something between the checkpoint and the device: a test that poisons the fill, a progress counter.
 using SinkFilter = std::function<std::unique_ptr<WeightSink>(const LocalTensor&, std::unique_ptr<WeightSink>)>;
 

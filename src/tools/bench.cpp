@@ -2,19 +2,14 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
-#include <thread>
 
 #include "base/clock.h"
 #include "base/error.h"
 #include "engine/generation.h"
-#include "tensor/buffer.h"
 #include "tools/plain_read.h"
 
 namespace coprime {
 namespace {
-
-// Memory beyond all caches is read as fast from a part of it.
-constexpr int64_t kMostReadBytes = int64_t{1} << 30;
 
 double percentile(std::vector<double> values, double share) {
   if (values.empty()) return 0;
@@ -30,55 +25,10 @@ int64_t bytes_of_step(const Front& front) {
   return bytes;
 }
 
-// GB/s of so many threads that together read `bytes` again and again, for at least a tenth of a second.
-class PlainRead {
- public:
-  PlainRead(int64_t bytes, int threads) : threads_(threads) {
-    part_bytes_ = static_cast<size_t>(std::clamp<int64_t>(bytes, 1, kMostReadBytes) / threads + 255) / 256 * 256;
-    for (int thread = 0; thread < threads; ++thread) parts_.emplace_back(part_bytes_);
-    run([](Buffer& part) { std::fill_n(part.as<unsigned char>(), part.size(), static_cast<unsigned char>(1)); });
-  }
-
-  double gb_s() {
-    double passes = 1;
-    while (true) {
-      const int64_t begin_us = now_us();
-      run([&](Buffer& part) {
-        uint64_t total = 0;
-        for (int pass = 0; pass < static_cast<int>(passes); ++pass) {
-          asm volatile("" ::: "memory");  // every pass reads again
-          total ^= read_bytes(part.data(), part.size());
-        }
-        volatile uint64_t sink = total;
-        static_cast<void>(sink);
-      });
-      const auto took_us = static_cast<double>(std::max<int64_t>(now_us() - begin_us, 1));
-      if (took_us >= 1e5) return static_cast<double>(part_bytes_) * threads_ * passes / took_us / 1e3;
-      passes = std::ceil(passes * std::min(1.3e5 / took_us, 100.0));
-    }
-  }
-
- private:
-  template <class Body>
-  void run(const Body& body) {
-    std::vector<std::thread> threads;
-    for (size_t i = 1; i < parts_.size(); ++i) threads.emplace_back([&, i] { body(parts_[i]); });
-    body(parts_[0]);
-    for (std::thread& thread : threads) thread.join();
-  }
-
-  int threads_;
-  size_t part_bytes_ = 0;
-  std::vector<Buffer> parts_;
-};
-
-struct Run {
-  double prefill_s = 0, decode_s = 0, first_token_ms = 0, gate_share = 0;
-  std::vector<double> step_ms;
-};
+}  // namespace
 
 // All prompts, one after the other; then all sequences side by side.
-Run run_once(Front& front, const BenchOptions& options) {
+BenchRun run_bench_round(Front& front, const BenchOptions& options) {
   const auto vocab = static_cast<uint64_t>(front.plan().shape().vocab);
   uint64_t state = 12345;
   const auto draw = [&] {
@@ -86,7 +36,7 @@ Run run_once(Front& front, const BenchOptions& options) {
     return static_cast<int32_t>((state >> 33) % vocab);
   };
   const int64_t chunk = front.options().max_rows;
-  Run run;
+  BenchRun run;
   std::vector<int32_t> last(static_cast<size_t>(options.batch));
   StepBatch step;
   const int64_t begin_us = now_us();
@@ -129,10 +79,9 @@ Run run_once(Front& front, const BenchOptions& options) {
   const WorldStatistics& after = front.statistics();
   run.gate_share = static_cast<double>(after.gate_us - before.gate_us) /
                    static_cast<double>(std::max<int64_t>(after.compute_us - before.compute_us, 1));
+  run.compute_ms = static_cast<double>(after.compute_us - before.compute_us) / 1e3 / options.decode_tokens;
   return run;
 }
-
-}  // namespace
 
 BenchFigures measure_bench(Front& front, const BenchOptions& options) {
   if (options.prompt_tokens + options.decode_tokens > front.options().context) {
@@ -149,7 +98,7 @@ BenchFigures measure_bench(Front& front, const BenchOptions& options) {
                decoded = static_cast<double>(options.batch) * options.decode_tokens;
   for (int round = 0; round <= options.repeat; ++round) {
     const double read_gb_s = read.gb_s();
-    const Run run = run_once(front, options);
+    const BenchRun run = run_bench_round(front, options);
     if (round == 0) continue;  // warm-up
     reads.push_back(read_gb_s);
     prefill.push_back(prompts / run.prefill_s);

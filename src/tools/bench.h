@@ -31,6 +31,15 @@ struct BenchFigures {         // medians over the repetitions, but for the steps
   double step_p50_ms = 0, step_p90_ms = 0, step_p99_ms = 0, step_max_ms = 0;  // of decode
 };
 
+// One round: all prompts, one after the other, then all sequences side by side.
+struct BenchRun {
+  double prefill_s = 0, decode_s = 0, first_token_ms = 0;
+  double gate_share = 0;  // of the ranks' time in steps of decode
+  double compute_ms = 0;  // of a step of decode, the mean of the ranks, gates included
+  std::vector<double> step_ms;
+};
+BenchRun run_bench_round(Front& front, const BenchOptions& options);
+
 // Error(kUsage) when prompt and decode do not fit the front's context, or the batch its sequences.
 BenchFigures measure_bench(Front& front, const BenchOptions& options);
 

@@ -1,0 +1,87 @@
+// coprime plan: what a split holds, moves and costs, from a config alone, or from headers where the weights are there.
+#include "plan/plan.h"
+
+#include <charconv>
+#include <filesystem>
+#include <span>
+
+#include "base/error.h"
+#include "base/output_file.h"
+#include "cli/commands.h"
+#include "cli/outputs.h"
+#include "plan/machine_file.h"
+#include "plan/plan_report.h"
+#include "tools/plan_model.h"
+
+namespace coprime {
+namespace {
+
+constexpr int64_t kMaxMemory = int64_t{1} << 50;
+
+// "24G", "512M", or bytes.
+int64_t parse_memory(const std::string& text) {
+  int64_t bytes = 0;
+  const char* const last = text.data() + text.size();
+  const auto [end, error] = std::from_chars(text.data(), last, bytes);
+  const std::string unit(end, last);
+  const int shift = unit == "K" ? 10 : unit == "M" ? 20 : unit == "G" ? 30 : unit == "T" ? 40 : 0;
+  if (error != std::errc() || !(unit.empty() || shift > 0) || bytes < 1 || bytes > kMaxMemory >> shift)
+    fail(ErrorKind::kUsage, "--memory: expected bytes such as 24G, 512M or 8000000000, found \"{}\"", text);
+  return bytes << shift;
+}
+
+Machine machine_of(const std::string& name) {
+  if (const Machine* const typical = find_machine(name)) return *typical;
+  std::error_code ignored;
+  if (!std::filesystem::exists(name, ignored)) {
+    std::string known;
+    for (const Machine& machine : typical_machines()) known += (known.empty() ? "" : ", ") + machine.name;
+    fail(ErrorKind::kUsage, "--machine {}: no such file, and none of the typical machines {}", name, known);
+  }
+  return read_machine(name);
+}
+
+// Files add to each other; hosts of whose speed none tells are typical ones.
+Machine machine_of(const std::vector<std::string>& names) {
+  if (names.empty()) return *find_machine("desktop");
+  Machine machine = machine_of(names[0]);
+  for (const std::string& name : std::span(names).subspan(1)) machine = merge_machines(machine, machine_of(name));
+  bool known = !machine.hosts.empty();
+  for (const MachineHost& host : machine.hosts) known = known && !host.read.empty();
+  return known ? machine : merge_machines(*find_machine("desktop"), std::move(machine));
+}
+
+double bytes_of(const std::string& kv) { return kv == "f32" ? 4 : kv == "fp8" ? 1 : 2; }
+
+}  // namespace
+
+void run_plan(const PlanSettings& settings) {
+  if (!settings.svg.empty()) check_output_flag("--svg", settings.svg, {settings.model});
+  PlanModel model = read_plan_model(settings.model, settings.format);
+  const int pad_for = settings.pad_for == 0 ? settings.ranks : settings.pad_for;
+  PlanInput input{.model = model.numbers,
+                  .format = model.format,
+                  .format_source = model.format_source,
+                  .machine = machine_of(settings.machine),
+                  .ranks = settings.ranks,
+                  .pad_for = pad_for,
+                  .context = settings.context,
+                  .batch = settings.batch,
+                  .memory_bytes = settings.memory.empty() ? 0 : parse_memory(settings.memory),
+                  .exact = settings.exact,
+                  .kv_bytes = bytes_of(settings.kv)};
+  input.weights = plan_weights(model, {.ranks = settings.ranks, .pad_for = pad_for, .exact = settings.exact});
+  if (!settings.drafter.empty()) {
+    const PlanModel drafter = read_plan_model(settings.drafter, "");
+    input.drafter = DrafterInput{drafter.numbers, drafter.format};
+  }
+  const Plan plan = make_plan(std::move(input));
+  if (!settings.svg.empty()) {
+    const std::string picture = plan_picture(plan);
+    const auto bytes = std::as_bytes(std::span(picture));
+    write_output(settings.svg, {&bytes, 1});
+  }
+  print(settings.json ? plan_json(plan) + "\n" : plan_text(plan));
+}
+
+}  // namespace coprime

@@ -1,0 +1,208 @@
+#include "plan/plan.h"
+
+#include <gtest/gtest.h>
+
+#include <sstream>
+
+#include "base/error.h"
+#include "geometry/json.h"
+#include "plan/plan_report.h"
+#include "plan/test_shapes.h"
+
+namespace coprime {
+namespace {
+
+constexpr std::string_view kQwen27 = R"({"architectures":["Qwen3_5ForCausalLM"],"model_type":"qwen3_5_text",
+ "hidden_size":5120,"intermediate_size":17408,"vocab_size":248320,"num_hidden_layers":64,"num_attention_heads":24,
+ "num_key_value_heads":4,"head_dim":256,"max_position_embeddings":262144,"full_attention_interval":4,
+ "linear_num_key_heads":16,"linear_num_value_heads":48,"linear_key_head_dim":128,"linear_value_head_dim":128,
+ "linear_conv_kernel_dim":4,"tie_word_embeddings":false})";
+
+// Qwen3-30B-A3B.
+constexpr std::string_view kMixture = R"({"architectures":["Qwen3MoeForCausalLM"],"model_type":"qwen3_moe",
+ "hidden_size":2048,"intermediate_size":6144,"moe_intermediate_size":768,"vocab_size":151936,"num_hidden_layers":48,
+ "num_attention_heads":32,"num_key_value_heads":4,"head_dim":128,"max_position_embeddings":40960,"num_experts":128,
+ "num_experts_per_tok":8,"tie_word_embeddings":false})";
+
+Machine machine_over(std::string_view link) {
+  Machine machine = *find_machine("dgx-spark");
+  machine.link = *find_link(link);
+  return machine;
+}
+
+PlanInput input_of(std::string_view config, int64_t ranks, std::string_view format = "bf16") {
+  return {.model = parse_model_numbers(config, "config.json"),
+          .format = plan_format(format),
+          .format_source = "--format",
+          .machine = *find_machine("desktop"),
+          .ranks = ranks,
+          .pad_for = ranks};
+}
+
+bool says(const Plan& plan, std::string_view words) {
+  for (const std::string& line : plan.verdict) {
+    if (line.find(words) != std::string::npos) return true;
+  }
+  return false;
+}
+
+// spec of the seed: 24/4 heads become 36/6, 16/48 linear heads 18/54, and the parameters grow by 0.84 G, 0.70 G and
+// 0.06 G, 5.9 % of 27 G.
+TEST(Plan, of_qwen_27b_on_three_ranks_has_the_known_geometry_and_overhead) {
+  const Plan plan = make_plan(input_of(kQwen27, 3, "mxfp4"));
+  EXPECT_EQ(plan.padded, (PaddedCounts{36, 6, 18, 54, 17472, 0, 0, 248448}));
+  const RankLoad whole = whole_load(plan.input.model);
+  RankLoad padded = whole;
+  padded.q_heads = padded.o_heads = 36, padded.kv_heads = 6, padded.key_heads = 18, padded.width = 17472;
+  const Parameters before = parameters_of(plan.input.model, whole), after = parameters_of(plan.input.model, padded);
+  EXPECT_NEAR((after.attention - before.attention) / 1e9, 0.84, 0.005);
+  EXPECT_NEAR((after.linear - before.linear) / 1e9, 0.70, 0.01);
+  EXPECT_NEAR((after.mlp - before.mlp) / 1e9, 0.06, 0.005);
+  EXPECT_NEAR(plan.parameters.all() / 1e9, 27, 0.5);
+  EXPECT_NEAR(plan.padded_parameters / plan.parameters.all() - 1, 0.059, 0.001);
+  EXPECT_NEAR(plan.kv_overhead, 0.5, 1e-9);
+}
+
+// 16 attention layers of 2 KV heads a rank, keys and values of 256, f32.
+TEST(Plan, counts_kv_state_and_slots_of_a_rank) {
+  const Plan plan = make_plan(input_of(kQwen27, 3, "mxfp4"));
+  const RankMemory& rank = plan.main().ranks[0];
+  EXPECT_EQ(rank.kv_per_token, 16 * 2 * 2 * 256 * 4);
+  // 48 layers, 6 key heads with 3 value heads of 128 x 128 each, and 3 taps of (128 + 128 + 3 * 128) channels; two
+  // slots.
+  EXPECT_EQ(rank.state, 2.0 * 48 * 6 * (3 * 128 * 128 + 3 * (2 * 128 + 3 * 128)) * 4);
+  EXPECT_EQ(rank.gate_slots, 2.0 * 256 * 5120 * 4);
+  EXPECT_EQ(rank.scratch, 2.0 * 2 * 256 * 5120 * 4);
+  EXPECT_EQ(plan.main().gates, 129);
+  EXPECT_EQ(plan.main().gate_bytes, 129.0 * 5120 * 4);
+}
+
+TEST(Plan, finds_the_longest_context_that_fits_the_memory) {
+  PlanInput input = input_of(kQwen27, 3, "mxfp4");
+  const Plan plan = make_plan(input);
+  const RankMemory& rank = plan.main().ranks[0];
+  input.memory_bytes = static_cast<int64_t>(rank.fixed() + rank.state + 1000 * rank.kv_per_token) + 1;
+  EXPECT_EQ(make_plan(input).longest_context, 1000);
+  input.batch = 2;
+  EXPECT_LT(make_plan(input).longest_context, 500);
+  input.batch = 1;
+  input.memory_bytes = 1'000'000'000;
+  const Plan small = make_plan(input);
+  EXPECT_EQ(small.longest_context, 0);
+  EXPECT_TRUE(says(small, "It does not fit"));
+}
+
+TEST(Plan, of_a_small_mixture_over_slow_gates_says_that_more_ranks_do_not_help) {
+  PlanInput input = input_of(kMixture, 4, "mxfp4");
+  input.machine = machine_over("1g");
+  const Plan plan = make_plan(input);
+  EXPECT_TRUE(says(plan, "1 rank would be faster than 4")) << plan.verdict.back();
+  EXPECT_TRUE(says(plan, "ranks gain memory here, not speed"));
+  EXPECT_TRUE(says(plan, "does not run this model yet"));
+}
+
+TEST(Plan, of_a_dense_model_over_fast_links_says_that_ranks_help) {
+  PlanInput input = input_of(kQwen27, 2);
+  input.machine = machine_over("100g-rdma");
+  const Plan plan = make_plan(input);
+  EXPECT_TRUE(says(plan, "2 ranks are 1.9")) << plan.verdict.back();
+}
+
+// Of three ranks one has no real heads when 24/4 are padded; overlapping heads give each 8 and 2.
+TEST(Plan, marks_the_splits_that_do_not_run_and_counts_what_each_costs) {
+  const Plan plan = make_plan(input_of(kQwen27, 3));
+  ASSERT_EQ(plan.splits.size(), 8u);
+  for (const SplitPlan& split : plan.splits)
+    EXPECT_EQ(split.split.runs, split.split.kind == SplitKind::kPad || split.split.kind == SplitKind::kExact)
+        << split.split.name;
+  const auto read = [&](SplitKind kind) {
+    double most = 0;
+    for (const RankMemory& rank : plan.splits[static_cast<size_t>(kind)].ranks)
+      most = std::max(most, rank.step_weights);
+    return most;
+  };
+  EXPECT_LT(read(SplitKind::kOverlap), read(SplitKind::kPad));
+  EXPECT_GT(read(SplitKind::kDuplicate), read(SplitKind::kPad));
+  const StepTime &pad = plan.splits[0].step, &exact = plan.splits[1].step;
+  EXPECT_GT(exact.gates, pad.gates);
+  EXPECT_NEAR(plan.splits[5].ranks[0].kv_per_token, 16 * 4 * 2 * 256 * 4 / 3.0,
+              1e-6);  // a third of the tokens, all heads
+  EXPECT_GT(plan.splits[7].step.total(), plan.splits[0].step.total());
+}
+
+TEST(Plan, adds_the_exact_bytes_that_it_is_given) {
+  PlanInput input = input_of(kQwen27, 2);
+  input.weights = {{1000, 900}, {1001, 901}};
+  const Plan plan = make_plan(input);
+  EXPECT_EQ(plan.main().ranks[1].weights, 1001);
+  EXPECT_EQ(plan.main().ranks[0].step_weights, 900);
+  EXPECT_GT(plan.splits[static_cast<size_t>(SplitKind::kOverlap)].ranks[0].weights, 1e9);
+}
+
+TEST(Plan, refuses_a_machine_without_a_host_for_every_rank) {
+  PlanInput input = input_of(kQwen27, 3);
+  input.machine.repeats = false;
+  input.machine.hosts.push_back(input.machine.hosts[0]);
+  input.machine.hosts[0].ranks = {0};
+  input.machine.hosts[1].ranks = {1};
+  EXPECT_THROW(make_plan(input), Error);
+}
+
+TEST(PlanReport, keeps_to_100_columns) {
+  for (const std::string_view config : {kQwen27, kMixture}) {
+    for (const int64_t ranks : {1, 2, 3, 5, 7, 16}) {
+      std::istringstream lines(plan_text(make_plan(input_of(config, ranks))));
+      bool verdict = false;
+      for (std::string line; std::getline(lines, line);) {
+        verdict = verdict || line.starts_with("- ");
+        if (!verdict) {
+          EXPECT_LE(line.size(), 100u) << line;
+        }
+      }
+      EXPECT_TRUE(verdict || ranks == 1);
+    }
+  }
+}
+
+TEST(PlanReport, in_json_has_the_documented_keys) {
+  const std::string text = plan_json(make_plan(input_of(kQwen27, 3)));
+  const JsonDocument document(text, "plan");
+  for (const std::string_view key :
+       {"model",  "format", "format_source",     "machine",  "ranks",          "pad_for",      "context",
+        "batch",  "exact",  "quantities",        "overhead", "memory_by_rank", "memory_bytes", "longest_context",
+        "split",  "step",   "tokens_per_second", "gates",    "links",          "splits",       "rank_counts",
+        "verdict"})
+    EXPECT_TRUE(document.root().has(key)) << key;
+  EXPECT_EQ(document.root().object("quantities")->object("kv_heads")->integer("padded", 0, 100), 6);
+}
+
+TEST(PlanReport, draws_a_picture_with_hatched_dummies) {
+  const std::string svg = plan_picture(make_plan(input_of(kQwen27, 3)));
+  EXPECT_NE(svg.find("0 + 12 dummies"), std::string::npos);
+  EXPECT_NE(svg.find("url(#dummy)"), std::string::npos);
+  EXPECT_EQ(svg.find("nan"), std::string::npos);
+}
+
+TEST(Machines, interpolate_gates_and_scale_them_to_other_rank_counts) {
+  Machine machine = *find_machine("desktop");
+  machine.repeats = false;
+  machine.gates = {{"shm", 2, {{1024, 2}, {2048, 3}, {4096, 5}}}};
+  const std::vector<size_t> two(2, 0), three(3, 0);
+  EXPECT_DOUBLE_EQ(machine_gate_us(machine, two, 3072), 4);
+  EXPECT_DOUBLE_EQ(machine_gate_us(machine, two, 512), 2);
+  EXPECT_DOUBLE_EQ(machine_gate_us(machine, two, 8192), 9);
+  EXPECT_DOUBLE_EQ(machine_gate_us(machine, three, 3072), 7);  // a microsecond a KiB more for another peer
+}
+
+TEST(Machines, share_a_host_among_its_ranks) {
+  Machine machine{.name = "one host"};
+  machine.hosts.push_back({.cores = 4, .read = {{1, 1 << 30, 10}, {4, 1 << 20, 80}, {4, 1 << 30, 20}}});
+  const std::vector<size_t> placement(2, 0);
+  const RankSpeed speed = rank_speed(machine, placement, 1);
+  EXPECT_EQ(speed.threads, 2);
+  EXPECT_DOUBLE_EQ(speed.read_gb_s(1 << 30), 10);
+  EXPECT_DOUBLE_EQ(speed.read_gb_s(1 << 19), 40);  // in a cache: both ranks together read 1 MiB
+}
+
+}  // namespace
+}  // namespace coprime
