@@ -22,7 +22,7 @@ namespace {
 struct Options {
   int threads = 1, passes = 0;
   int64_t dram_mib = 400;
-  std::string isa = "avx512", type = "BF16";
+  std::string isa = "amx", type = "BF16", math = "split";
 };
 
 // Of one thread's own CPU time, so that other work on the machine does not count; of the wall clock for several.
@@ -62,7 +62,7 @@ __attribute__((target("avx512f"))) float fma_avx512() {
 }
 
 // Floating-point operations of one call on one thread.
-double fma_operations(Isa isa) { return 2.0 * (isa == Isa::kAvx512 ? 16 : 8) * kFmaChains * kFmaSteps; }
+double fma_operations(Isa isa) { return 2.0 * (isa >= Isa::kAvx512 ? 16 : 8) * kFmaChains * kFmaSteps; }
 
 // ---- products
 
@@ -205,9 +205,10 @@ void decode(Device& device, WorkerPool& pool, const std::vector<Product>& produc
   }
   const double product_rate = bytes / fastest(product_times) * 1e-9, read_rate = bytes / fastest(read_times) * 1e-9;
   std::printf(
-      "device_bench case=decode set=%s type=%s device=\"%s\" mb=%.1f gb_s=%.2f plain_read_gb_s=%.2f ratio=%.3f\n", name,
-      options.type.c_str(), device.description().c_str(), bytes * 1e-6, product_rate, read_rate,
-      product_rate / read_rate);
+      "device_bench case=decode set=%s type=%s math=%s device=\"%s\" mb=%.1f gb_s=%.2f plain_read_gb_s=%.2f "
+      "ratio=%.3f\n",
+      name, options.type.c_str(), options.math.c_str(), device.description().c_str(), bytes * 1e-6, product_rate,
+      read_rate, product_rate / read_rate);
 }
 
 void prefill(Device& device, WorkerPool& pool, Isa isa, const std::vector<Product>& products, const char* name,
@@ -224,7 +225,7 @@ void prefill(Device& device, WorkerPool& pool, Isa isa, const std::vector<Produc
     product_times.push_back(seconds(pool.threads()) - start);
     start = seconds(pool.threads());
     pool.run([&](int thread) {
-      const float value = isa == Isa::kAvx512 ? fma_avx512() : fma_avx2();
+      const float value = isa >= Isa::kAvx512 ? fma_avx512() : fma_avx2();
       if (thread == 0) sink = value;
     });
     peak_times.push_back(seconds(pool.threads()) - start);
@@ -232,14 +233,16 @@ void prefill(Device& device, WorkerPool& pool, Isa isa, const std::vector<Produc
   const double rate = operations / fastest(product_times) * 1e-9;
   const double peak = fma_operations(isa) * pool.threads() / fastest(peak_times) * 1e-9;
   std::printf(
-      "device_bench case=prefill set=%s rows=%lld type=%s device=\"%s\" gflop_s=%.1f fma_peak_gflop_s=%.1f "
+      "device_bench case=prefill set=%s rows=%lld type=%s math=%s device=\"%s\" gflop_s=%.1f fma_peak_gflop_s=%.1f "
       "ratio=%.3f\n",
-      name, static_cast<long long>(rows), options.type.c_str(), device.description().c_str(), rate, peak, rate / peak);
+      name, static_cast<long long>(rows), options.type.c_str(), options.math.c_str(), device.description().c_str(),
+      rate, peak, rate / peak);
 }
 
 void run(const Options& options) {
   CpuOptions cpu;
-  cpu.isa = options.isa == "avx2" ? Isa::kAvx2 : Isa::kAvx512;
+  cpu.isa = options.isa == "avx2" ? Isa::kAvx2 : options.isa == "avx512" ? Isa::kAvx512 : Isa::kAmx;
+  cpu.math = options.math == "f32" ? MathMode::kF32 : options.math == "fast" ? MathMode::kFast : MathMode::kSplit;
   cpu.threads = options.threads;
   const Isa isa = best_isa(cpu.isa);
   if (isa == Isa::kReference)
@@ -263,8 +266,9 @@ int main(int argc, char** argv) {
   coprime::Options options;
   CLI::App app("Times the CPU device's matrix products beside the limits of this machine.");
   app.add_option("--threads", options.threads)->check(CLI::Range(1, 1024));
-  app.add_option("--isa", options.isa, "the best to use")->check(CLI::IsMember({"avx2", "avx512"}));
+  app.add_option("--isa", options.isa, "the best to use")->check(CLI::IsMember({"avx2", "avx512", "amx"}));
   app.add_option("--type", options.type, "of the weights")->check(CLI::IsMember({"BF16", "F16", "F32"}));
+  app.add_option("--math", options.math, "of BF16")->check(CLI::IsMember({"f32", "split", "fast"}));
   app.add_option("--passes", options.passes, "of each case; 0: as many as take a second or so");
   app.add_option("--dram-mib", options.dram_mib, "of the set that no cache holds")->check(CLI::Range(1, 1 << 20));
   CLI11_PARSE(app, argc, argv);

@@ -23,7 +23,7 @@ namespace {
 struct Options {
   int threads = 1, passes = 0;
   int64_t dram_mib = 256, cache_mib = 6;
-  std::string isa = "avx512", type = "all", cases = "all";
+  std::string isa = "amx", type = "all", cases = "all";
   bool avx_vnni = true;
 };
 
@@ -265,7 +265,7 @@ void prefill_cases(WorkerPool& pool, const QuantKernelRow& kernel, const Options
 void run(const Options& options) {
   CpuFeatures features = cpu_features();
   features.avx_vnni = features.avx_vnni && options.avx_vnni;
-  const Isa isa = best_isa(options.isa == "avx2" ? Isa::kAvx2 : Isa::kAvx512);
+  const Isa isa = best_isa(options.isa == "avx2" ? Isa::kAvx2 : options.isa == "avx512" ? Isa::kAvx512 : Isa::kAmx);
   if (isa == Isa::kReference)
     fail(ErrorKind::kUsage, "this CPU has no AVX2 with FMA and F16C: there is nothing to measure");
   WorkerPool pool(options.threads, {});
@@ -285,7 +285,7 @@ int main(int argc, char** argv) {
   coprime::Options options;
   CLI::App app("Times products with quantised weights beside the limits of this machine.");
   app.add_option("--threads", options.threads)->check(CLI::Range(1, 1024));
-  app.add_option("--isa", options.isa, "the best to use")->check(CLI::IsMember({"avx2", "avx512"}));
+  app.add_option("--isa", options.isa, "the best to use")->check(CLI::IsMember({"avx2", "avx512", "amx"}));
   app.add_flag("!--no-avx-vnni", options.avx_vnni, "not AVX-VNNI either");
   app.add_option("--type", options.type, "of the weights: Q4_0, ..., or all");
   app.add_option("--cases", options.cases)->check(CLI::IsMember({"decode", "prefill", "all"}));

@@ -99,8 +99,8 @@ void add_world_flags(CLI::App& app, WorldSettings& s) {
       ->check(in_range(0, 1024))
       ->capture_default_str();
   add(app, "--math", s.math,
-      "arithmetic of products with quantised weights: activations as they are (f32), rounded to 15 bits (split), to 8 "
-      "bits (fast)")
+      "arithmetic of products with weights of 16 bits or fewer: activations as they are (f32), in two parts (split: 15 "
+      "bits or more), in one (fast: 8 bits)")
       ->check(CLI::IsMember({"f32", "split", "fast"}))
       ->capture_default_str();
   add(app, "--kv", s.kv, "type of cached keys and values")
@@ -311,7 +311,10 @@ WorldOptions WorldSettings::options() const {
   options.math = math == "f32" ? MathMode::kF32 : math == "fast" ? MathMode::kFast : MathMode::kSplit;
   options.kv_type = kv == "f16" ? DType::kF16 : kv == "bf16" ? DType::kBF16 : DType::kF32;
   options.threads = threads;
-  options.isa = {isa == "reference" ? Isa::kReference : isa == "avx2" ? Isa::kAvx2 : Isa::kAvx512};
+  options.isa = {isa == "reference" ? Isa::kReference
+                 : isa == "avx2"    ? Isa::kAvx2
+                 : isa == "avx512"  ? Isa::kAvx512
+                                    : Isa::kAmx};
   options.max_rows = prefill_chunk;
   options.gate_timeout_ms = ranks.gate_timeout_ms;
   options.port = ranks.port;

@@ -28,6 +28,8 @@ enum class OrderClass : uint8_t {
   kPlain,          // reference/: the same order with the C library's exp
   kLanes,          // cpu/: the order that device/cpu states, with its own exp
   kIntegerBlocks,  // integer sums of 32 columns, then f32, as device/quant/quant_kernels.h states
+  kBfloatPairs,    // x in parts of bf16, pairs of columns, as device/cpu/split_linear.h states
+  kBfloatTiles,    // x in parts of bf16, tiles of 32 columns, likewise
 };
 
 // What the packed form of a weight is for.

@@ -26,8 +26,8 @@ struct WorldOptions {
   Link link = Link::kAuto;
   MathMode math = MathMode::kSplit;
   DType kv_type = DType::kF32;
-  int threads = 0;                     // a rank; 0: the cores of its host shared out
-  std::vector<Isa> isa{Isa::kAvx512};  // the limit, of each rank or of all
+  int threads = 0;                  // a rank; 0: the cores of its host shared out
+  std::vector<Isa> isa{Isa::kAmx};  // the limit, of each rank or of all
   int max_rows = 256;
   int64_t context = 0;  // tokens of one sequence that memory is set aside for
   int sequences = 1;

@@ -59,7 +59,7 @@ struct RankStart {
   PlanOptions plan;   // its ranks are the links'
   MathMode math = MathMode::kSplit;
   DType kv_type = DType::kF32;
-  Isa isa = Isa::kAvx512;
+  Isa isa = Isa::kAmx;
   int max_rows = 1, pages = 0, slots = 0, sequences = 1;
   bool hash_gates = false;
   bool gate_profile = false, gate_trace = false;

@@ -102,8 +102,11 @@ class Rank {
   }
 
   void load(const Checkpoint& checkpoint, int threads) {
-    device_ = make_cpu_device(
-        {.isa = start_.isa, .math = start_.math, .threads = threads, .progress = &progress_->counter(rank_)});
+    device_ = make_cpu_device({.isa = start_.isa,
+                               .math = start_.math,
+                               .exact = start_.plan.exact,
+                               .threads = threads,
+                               .progress = &progress_->counter(rank_)});
     ModelWeights weights = load_weights(checkpoint, *plan_, rank_, *device_,
                                         [&](const LocalTensor& tensor, std::unique_ptr<WeightSink> sink) {
                                           if (placement_.hooks.filter)

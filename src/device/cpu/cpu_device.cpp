@@ -4,6 +4,7 @@
 
 #include "base/check.h"
 #include "device/cpu/kernels.h"
+#include "device/cpu/split_linear.h"
 #include "device/cpu/worker_pool.h"
 #include "device/kv_pages.h"
 #include "device/packing.h"
@@ -59,6 +60,13 @@ QuantTable quant_functions(Isa isa) {
   return table;
 }
 
+// Products of BF16 weights with inputs in parts: nullptr where f32 is asked for, or the CPU has no instructions for it.
+const KernelRow<SplitFunctions>* split_kernel(Isa isa, const CpuOptions& options) {
+  if (options.math == MathMode::kF32 || options.exact) return nullptr;
+  const int index = select_kernel(split_kernels(), {isa, DType::kBF16, cpu_features()});
+  return index < 0 ? nullptr : &split_kernels()[static_cast<size_t>(index)];
+}
+
 class CpuDevice final : public Device {
  public:
   CpuDevice(Isa isa, const CpuOptions& options)
@@ -66,6 +74,7 @@ class CpuDevice final : public Device {
         math_(options.math),
         counter_(options.progress),
         linear_(linear_kernels(), isa),
+        split_(split_kernel(isa, options)),
         attention_(attention_kernels(), isa),
         rows_(*kernel_for(row_kernels(), isa, DType::kF32)),
         delta_net_(*kernel_for(delta_net_kernels(), isa, DType::kF32)),
@@ -98,7 +107,7 @@ class CpuDevice final : public Device {
     }
     counter_.add();
   }
-  OrderClass linear_order() const override { return OrderClass::kSequentialFma; }
+  OrderClass linear_order() const override { return split_ == nullptr ? OrderClass::kSequentialFma : split_->order; }
 
   void rms_norm(View x, const float* weight, float eps, View y) override {
     check_same_shape(x, y);
@@ -293,6 +302,7 @@ class CpuDevice final : public Device {
     for (const LinearTask& task : tasks) {
       const DType type = linear_values(*task.weight).type;
       bytes += tiles_of(task.weight->rows) * tile_bytes(type, x.columns);
+      if (in_parts(type)) split(x);
       if (!is_block(type)) continue;
       quantised = true;
       if (math_ != MathMode::kF32) quantise(x, type);
@@ -307,6 +317,29 @@ class CpuDevice final : public Device {
       });
     }
     for (Integers& integers : integers_) integers.made = false;
+    parts_made_ = false;
+  }
+
+  bool in_parts(DType type) const { return split_ != nullptr && type == DType::kBF16; }
+
+  // x in parts, once for all tasks.
+  void split(View x) {
+    if (std::exchange(parts_made_, true)) return;
+    parts_ = {.rows = x.rows, .columns = x.columns, .parts = math_ == MathMode::kFast ? 1 : 2, .form = split_->fn.form};
+    if (parts_bytes_.size() < static_cast<size_t>(parts_.bytes())) {
+      parts_bytes_ = Buffer(static_cast<size_t>(parts_.bytes()));
+    }
+    parts_.data = parts_bytes_.data();
+    const int64_t group = parts_.group_rows(), groups = (x.rows + group - 1) / group;
+    const auto part = [&](int64_t first, int64_t last) {
+      split_inputs({x, parts_, first * group, std::min(last * group, x.rows)});
+    };
+    if (groups == 1 || x.rows * x.columns < kAloneElements) {
+      part(0, groups);
+    } else {
+      const int threads = pool_.threads();
+      pool_.run([&](int thread) { part(groups * thread / threads, groups * (thread + 1) / threads); });
+    }
   }
 
   // x as integers, once for each form that the kernels of the tasks ask for.
@@ -347,7 +380,9 @@ class CpuDevice final : public Device {
       work.weight = values.bytes.data();
       work.bias = linear_bias(weight);
       work.rows = weight.rows;
-      if (!is_block(values.type)) {
+      if (in_parts(values.type)) {
+        multiply_split(work, x, task.y);
+      } else if (!is_block(values.type)) {
         multiply_blocks(linear_.at(values.type), work, x, task.y);
       } else if (math_ == MathMode::kF32) {
         multiply_widened(values, work, x, task.y, scratch_.as<float>() + thread * kTileRows * x.columns);
@@ -373,10 +408,25 @@ class CpuDevice final : public Device {
     }
   }
 
-  // In parts whose end can be counted, of an even number of tiles: kernels take two at a time.
-  void multiply_integers(const QuantFunctions& kernel, const LinearWork& work, View x, View y) const {
+  // Tiles of one call, so that its end can be counted: a multiple of what kernels take at a time.
+  static int64_t counted_tiles(View x) {
     const int64_t products = std::max(kTileRows * x.columns * x.rows, int64_t{1});  // of a tile
-    const int64_t tiles = std::max(kCountedProducts / products, int64_t{1}) * 2;
+    return std::max(kCountedProducts / products, int64_t{1}) * 4;
+  }
+
+  void multiply_split(const LinearWork& work, View x, View y) const {
+    const int64_t tiles = counted_tiles(x);
+    SplitWork part{.weight = work.weight, .bias = work.bias, .rows = work.rows, .x = parts_, .y = y};
+    for (int64_t tile = work.first_tile; tile < work.last_tile; tile = part.last_tile) {
+      part.first_tile = tile;
+      part.last_tile = std::min(tile + tiles, work.last_tile);
+      split_->fn.multiply(part);
+      counter_.add();
+    }
+  }
+
+  void multiply_integers(const QuantFunctions& kernel, const LinearWork& work, View x, View y) const {
+    const int64_t tiles = counted_tiles(x);
     QuantWork part{.weight = work.weight, .bias = work.bias, .rows = work.rows, .y = y};
     part.x = integers_[static_cast<size_t>(kernel.form(math_, x.rows))].rows;
     for (int64_t tile = work.first_tile; tile < work.last_tile; tile = part.last_tile) {
@@ -468,39 +518,21 @@ class CpuDevice final : public Device {
   MathMode math_;
   WorkCounter counter_;
   ByType<LinearFn> linear_;
+  const KernelRow<SplitFunctions>* const split_;
   ByType<AttentionFn> attention_;
   const RowKernels& rows_;
   const DeltaNetKernels& delta_net_;
   const QuantTable quant_;
   std::array<Integers, 3> integers_;  // by ActivationForm
+  bool parts_made_ = false;           // of the x of this call
+  SplitInputs parts_;
+  Buffer parts_bytes_;
   BufferArena weights_;
   Buffer scratch_, held_;
   WorkerPool pool_;  // last: its threads use the rest
 };
 
 }  // namespace
-
-Isa best_isa(Isa limit) {
-  // The instructions that Highway's targets may use, and what the kernels' own assembly needs.
-  const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c") &&
-                    __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2");
-  const bool avx512 = avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-                      __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
-                      __builtin_cpu_supports("avx512cd");
-  return std::min(limit, avx512 ? Isa::kAvx512 : avx2 ? Isa::kAvx2 : Isa::kReference);
-}
-
-std::string_view isa_name(Isa isa) {
-  switch (isa) {
-    case Isa::kAvx2:
-      return "avx2";
-    case Isa::kAvx512:
-      return "avx512";
-    case Isa::kReference:
-      break;
-  }
-  return "reference";
-}
 
 std::unique_ptr<Device> make_cpu_device(const CpuOptions& options) {
   const Isa isa = best_isa(options.isa);

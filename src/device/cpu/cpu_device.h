@@ -11,8 +11,9 @@
 namespace coprime {
 
 struct CpuOptions {
-  Isa isa = Isa::kAvx512;  // the limit
+  Isa isa = Isa::kAmx;  // the limit
   MathMode math = MathMode::kSplit;
+  bool exact = false;                         // the same bits on every CPU: float weights in OrderClass::kSequentialFma
   int threads = 1;                            // including the caller
   std::vector<int> cores;                     // core of each thread; empty: not pinned
   std::atomic<uint64_t>* progress = nullptr;  // counted up by every operation: a peer's deadline watches it

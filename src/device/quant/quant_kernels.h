@@ -46,12 +46,6 @@ struct QuantFunctions {
   void (*widen)(const WidenWork&);
 };
 
-// What a kernel needs beyond its instruction set.
-struct CpuFeatures {
-  bool avx_vnni = false, avx512_vnni = false;
-};
-CpuFeatures cpu_features();  // of this CPU
-
 struct QuantKernelRow {
   Isa isa;               // what the CPU must have
   CpuFeatures features;  // and these
@@ -67,7 +61,8 @@ struct QuantRequest {
   DType type;
 };
 
-// The rows of each file, one for each of kQuantTypes.
+// The rows of each file, one for each of kQuantTypes; of AMX, for those that gain from it.
+std::span<const QuantKernelRow> quant_amx_rows();
 std::span<const QuantKernelRow> quant_avx512_vnni_rows();
 std::span<const QuantKernelRow> quant_avx_vnni_rows();
 std::span<const QuantKernelRow> quant_avx2_rows();

@@ -1,4 +1,3 @@
-#include <cpuid.h>
 #include <fmt/format.h>
 
 #include <vector>
@@ -6,28 +5,11 @@
 #include "device/quant/quant_kernels.h"
 
 namespace coprime {
-namespace {
-
-const char* missing_feature(const CpuFeatures& needed, const CpuFeatures& there) {
-  if (needed.avx_vnni && !there.avx_vnni) return "AVX-VNNI";
-  if (needed.avx512_vnni && !there.avx512_vnni) return "AVX512-VNNI";
-  return nullptr;
-}
-
-}  // namespace
-
-CpuFeatures cpu_features() {
-  // avxvnni is no name that the compiler's run-time check knows: bit 4 of EAX of leaf 7, subleaf 1.
-  unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
-  const bool leaf = __get_cpuid_count(7, 1, &eax, &ebx, &ecx, &edx) != 0;
-  return {.avx_vnni = leaf && (eax >> 4 & 1) != 0, .avx512_vnni = __builtin_cpu_supports("avx512vnni") != 0};
-}
-
 std::span<const QuantKernelRow> quant_kernels() {
   static const std::vector<QuantKernelRow> kTable = [] {
     std::vector<QuantKernelRow> rows;
     for (const auto& part :
-         {quant_avx512_vnni_rows(), quant_avx_vnni_rows(), quant_avx2_rows(), quant_reference_rows()})
+         {quant_amx_rows(), quant_avx512_vnni_rows(), quant_avx_vnni_rows(), quant_avx2_rows(), quant_reference_rows()})
       rows.insert(rows.end(), part.begin(), part.end());
     return rows;
   }();

@@ -91,8 +91,7 @@ inline std::vector<const QuantKernelRow*> runnable_kernels(DType type) {
   std::vector<const QuantKernelRow*> found;
   const CpuFeatures there = cpu_features();
   for (const QuantKernelRow& row : quant_kernels()) {
-    if (row.type == type && row.isa <= best_isa(Isa::kAvx512) && (there.avx_vnni || !row.features.avx_vnni) &&
-        (there.avx512_vnni || !row.features.avx512_vnni)) {
+    if (row.type == type && row.isa <= best_isa(Isa::kAmx) && missing_feature(row.features, there) == nullptr) {
       found.push_back(&row);
     }
   }

@@ -50,6 +50,7 @@ inline Ints lookup(const uint8_t (&table)[16], Ints codes) {
                              codes);
 }
 
+inline Ints times_128(Ints v) { return _mm256_slli_epi32(v, 7); }
 inline Ints add(Ints a, Ints b) { return _mm256_add_epi32(a, b); }
 inline Ints subtract(Ints a, Ints b) { return _mm256_sub_epi32(a, b); }
 inline Ints multiply(Ints a, Ints b) { return _mm256_mullo_epi32(a, b); }

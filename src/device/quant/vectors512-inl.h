@@ -49,6 +49,7 @@ inline Ints lookup(const uint8_t (&table)[16], Ints codes) {
   return _mm512_shuffle_epi8(_mm512_broadcast_i32x4(_mm_loadu_si128(reinterpret_cast<const __m128i*>(table))), codes);
 }
 
+inline Ints times_128(Ints v) { return _mm512_slli_epi32(v, 7); }
 inline Ints add(Ints a, Ints b) { return _mm512_add_epi32(a, b); }
 inline Ints subtract(Ints a, Ints b) { return _mm512_sub_epi32(a, b); }
 inline Ints multiply(Ints a, Ints b) { return _mm512_mullo_epi32(a, b); }
