@@ -1,11 +1,11 @@
-// A fork-join pool: run() has one part for each thread, and returns when all are done. Owns the threads. One thread at a
-// time may call run(). Part i goes to thread i (so that it finds in its caches what it read last time), unless the caller
-// is done with its own part before thread i has begun: then the caller takes it. So a region does not wait for a thread
-// whose core others use; it waits only for those that are at work.
+// A fork-join pool: run() has one part for each thread, and returns when all are done. Owns the threads. One thread at
+// a time may call run(). Part i goes to thread i (so that it finds in its caches what it read last time), unless the
+// caller is done with its own part before thread i has begun: then the caller takes it. So a region does not wait for a
+// thread whose core others use; it waits only for those that are at work.
 //
-// Who waits spins a while, then yields, then sleeps: an idle device uses no CPU, and a thread that is held up leaves its
-// core to others. Nothing here allocates or locks after construction; the kernel is entered only to yield, to sleep and
-// to wake sleepers.
+// Who waits spins a while, then yields, then sleeps: an idle device uses no CPU, and a thread that is held up leaves
+// its core to others. Nothing here allocates or locks after construction; the kernel is entered only to yield, to sleep
+// and to wake sleepers.
 //
 // Proof of the hand-over. Regions are numbered by `generation_`; `claimed` of a part holds the last region in which
 // somebody took it, and is the last region for every part when a region begins, since a region ends only when all parts
