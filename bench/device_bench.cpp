@@ -14,6 +14,7 @@
 #include "base/error.h"
 #include "device/cpu/cpu_device.h"
 #include "device/cpu/worker_pool.h"
+#include "packing_rate.h"
 #include "tools/plain_read.h"
 
 namespace coprime {
@@ -250,6 +251,7 @@ void run(const Options& options) {
   const auto device = make_cpu_device(cpu);
   WorkerPool pool(options.threads, {});
   const DType type = type_named(options.type);
+  std::printf("device_bench case=pack type=%s file_gb_s=%.2f\n", options.type.c_str(), packing_gb_s(type));
   const std::vector<Product> embedded = embedded_model(*device, type);
   decode(*device, pool, embedded, "embedded", options);
   for (int64_t rows : {2, 4, 16, 64, 256}) prefill(*device, pool, isa, embedded, "embedded", rows, options);

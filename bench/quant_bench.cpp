@@ -14,6 +14,7 @@
 #include "device/cpu/worker_pool.h"
 #include "device/quant/quant_kernels.h"
 #include "device/quant/quant_layout.h"
+#include "packing_rate.h"
 #include "tensor/buffer.h"
 #include "tools/plain_read.h"
 
@@ -22,6 +23,7 @@ namespace {
 
 struct Options {
   int threads = 1, passes = 0;
+  int64_t rows = 0;
   int64_t dram_mib = 256, cache_mib = 6;
   std::string isa = "amx", type = "all", cases = "all";
   bool avx_vnni = true;
@@ -256,6 +258,10 @@ void decode_cases(WorkerPool& pool, const QuantKernelRow& kernel, const Options&
 
 void prefill_cases(WorkerPool& pool, const QuantKernelRow& kernel, const Options& options) {
   for (MathMode math : {MathMode::kSplit, MathMode::kFast}) {
+    if (options.rows > 0) {
+      prefill(pool, kernel, math, 2048, 5120, options.rows, options);
+      continue;
+    }
     const bool whole = quant_format(kernel.type).super();  // columns in blocks of 256
     prefill(pool, kernel, math, 1536, whole ? 512 : 576, 512, options);
     prefill(pool, kernel, math, 2048, 5120, 128, options);
@@ -273,6 +279,11 @@ void run(const Options& options) {
     if (options.type != "all" && options.type != dtype_name(type)) continue;
     const int index = select_quant_kernel(quant_kernels(), {isa, features, type});
     const QuantKernelRow& kernel = quant_kernels()[static_cast<size_t>(index)];
+    if (options.cases == "pack" || options.cases == "all") {
+      std::printf("quant_bench case=pack type=%s file_gb_s=%.2f\n", std::string(dtype_name(type)).c_str(),
+                  packing_gb_s(type));
+    }
+    if (options.cases == "pack") continue;
     if (options.cases != "prefill") decode_cases(pool, kernel, options);
     if (options.cases != "decode") prefill_cases(pool, kernel, options);
   }
@@ -288,7 +299,8 @@ int main(int argc, char** argv) {
   app.add_option("--isa", options.isa, "the best to use")->check(CLI::IsMember({"avx2", "avx512", "amx"}));
   app.add_flag("!--no-avx-vnni", options.avx_vnni, "not AVX-VNNI either");
   app.add_option("--type", options.type, "of the weights: Q4_0, ..., or all");
-  app.add_option("--cases", options.cases)->check(CLI::IsMember({"decode", "prefill", "all"}));
+  app.add_option("--cases", options.cases)->check(CLI::IsMember({"decode", "prefill", "pack", "all"}));
+  app.add_option("--rows", options.rows, "of prefill, of one large matrix; 0: the usual ones");
   app.add_option("--passes", options.passes, "of each case; 0: as many as take a second or so");
   app.add_option("--dram-mib", options.dram_mib, "of the set that no cache holds")->check(CLI::Range(1, 1 << 20));
   app.add_option("--cache-mib", options.cache_mib, "of the set that the last cache holds")

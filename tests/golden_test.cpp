@@ -12,7 +12,7 @@ struct Case {
   std::string model;
   int ranks;
   Link link = Link::kShm;
-  Isa isa = Isa::kAvx512;
+  Isa isa = Isa::kAmx;
   RanksAs as = RanksAs::kThreads;
   bool exact = false;
   DType kv = DType::kF32;
@@ -37,10 +37,10 @@ std::vector<Case> cases() {
     for (int ranks = 1; ranks <= 8; ++ranks) {
       for (Link link : {Link::kShm, Link::kTcp}) {
         all.push_back({model, ranks, link});
-        all.push_back({model, ranks, link, Isa::kAvx512, RanksAs::kProcesses});
+        all.push_back({model, ranks, link, Isa::kAmx, RanksAs::kProcesses});
       }
       if (model != "mini-qwen35" || ranks == 3) all.push_back({model, ranks, Link::kShm, Isa::kReference});
-      all.push_back({model, ranks, Link::kShm, Isa::kAvx512, RanksAs::kThreads, true});
+      all.push_back({model, ranks, Link::kShm, Isa::kAmx, RanksAs::kThreads, true});
     }
   }
   for (int ranks : {13, 16}) {

@@ -125,7 +125,7 @@ TEST(ReplicatedState, has_the_same_bits_on_ranks_of_different_instruction_sets) 
   for (const std::string model : {"llama-9q3kv-tied", "qwen35-6q2kv-gdn4-12", "mini-qwen35"}) {
     const Golden golden = read_golden(model);
     WorldOptions options = thread_world(golden, 3);
-    options.isa = {Isa::kReference, Isa::kAvx2, Isa::kAvx512};
+    options.isa = {Isa::kReference, Isa::kAvx2, Isa::kAvx512, Isa::kAmx};
     options.hash_gates = true;
     EXPECT_LE(largest_difference(logits_of(options, golden.cases[0]), golden.cases[0].logits), 1e-4f);
   }

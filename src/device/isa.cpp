@@ -74,13 +74,13 @@ CpuFeatures cpu_features() {
   const unsigned eax = CpuLeaf(7, 1).eax;
   return {.avx_vnni = (eax >> 4 & 1) != 0,
           .avx512_vnni = __builtin_cpu_supports("avx512vnni") != 0,
-          .avx512_bf16 = (eax >> 5 & 1) != 0};
+          .avx512_bf16 = (eax >> 5 & 1) != 0 && __builtin_cpu_is("amd") != 0};
 }
 
 const char* missing_feature(const CpuFeatures& needed, const CpuFeatures& there) {
   if (needed.avx_vnni && !there.avx_vnni) return "AVX-VNNI";
   if (needed.avx512_vnni && !there.avx512_vnni) return "AVX512-VNNI";
-  if (needed.avx512_bf16 && !there.avx512_bf16) return "AVX512-BF16";
+  if (needed.avx512_bf16 && !there.avx512_bf16) return "AVX512-BF16 at full rate";
   return nullptr;
 }
 

@@ -97,30 +97,43 @@ class PackingSink final : public WeightSink {
     }
     for (int64_t done = 0; done < count;) {  // one tile's rows at a time
       const int64_t row = first + done, in_tile = std::min(count - done, kTileRows - row % kTileRows);
+      const std::byte* from = bytes.data() + done * row_bytes;
       if (type_ == DType::kF32) {
-        pack_rows<uint32_t>(row, in_tile, bytes.data() + done * row_bytes);
+        pack_rows<uint32_t, 1>(row, in_tile, from);
+      } else if (type_ == DType::kF16) {
+        pack_rows<uint16_t, 1>(row, in_tile, from);
       } else {
-        pack_rows<uint16_t>(row, in_tile, bytes.data() + done * row_bytes);
+        pack_rows<uint16_t, 2>(row, in_tile, from);
       }
       done += in_tile;
     }
   }
 
  private:
-  // Columns go in blocks, so that the lines that the rows of a tile share stay in the cache.
-  template <class T>
+  // Rows of one tile, in elements T of which kTogether columns lie side by side. Columns go in blocks, so that the
+  // lines that the rows of a tile share stay in the cache.
+  template <class T, int kTogether>
   void pack_rows(int64_t row, int64_t count, const std::byte* bytes) {
     constexpr int64_t kBlock = 256;
-    T* out = reinterpret_cast<T*>(data_);
-    for (int64_t begin = 0; begin < columns_; begin += kBlock) {
-      const int64_t end = std::min(columns_, begin + kBlock);
+    constexpr size_t kBytes = kTogether * sizeof(T);
+    const int64_t groups = columns_ / kTogether;  // whole ones
+    std::byte* tile = data_ + row / kTileRows * tile_bytes(type_, columns_);
+    const auto place = [&](int64_t group, int64_t r) {
+      return tile + (group * kTileRows + row % kTileRows + r) * static_cast<int64_t>(kBytes);
+    };
+    const auto from = [&](int64_t group, int64_t r) {
+      return bytes + (r * columns_ + group * kTogether) * static_cast<int64_t>(sizeof(T));
+    };
+    for (int64_t begin = 0; begin < groups; begin += kBlock) {
+      const int64_t end = std::min(groups, begin + kBlock);
       for (int64_t r = 0; r < count; ++r) {
-        const std::byte* in = bytes + r * columns_ * static_cast<int64_t>(sizeof(T));
-        for (int64_t c = begin; c < end; ++c) {
-          out[tile_index(layout_, columns_, row + r, c)] = read_as<T>(in + c * static_cast<int64_t>(sizeof(T)));
-        }
+        std::byte* to = place(begin, r);
+        const std::byte* in = from(begin, r);
+        for (int64_t g = begin; g < end; ++g, to += kTileRows * kBytes, in += kBytes) std::memcpy(to, in, kBytes);
       }
     }
+    if (groups * kTogether == columns_) return;
+    for (int64_t r = 0; r < count; ++r) std::memcpy(place(groups, r), from(groups, r), sizeof(T));  // an odd column
   }
 
   int64_t num_rows_, columns_, next_row_ = 0;

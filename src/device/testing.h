@@ -50,7 +50,7 @@ struct Matrix {
 // The instruction sets that this CPU has kernels for.
 inline std::vector<Isa> available_isas() {
   std::vector<Isa> isas;
-  for (Isa isa : {Isa::kAvx2, Isa::kAvx512}) {
+  for (Isa isa : {Isa::kAvx2, Isa::kAvx512, Isa::kAmx}) {
     if (best_isa(isa) == isa) isas.push_back(isa);
   }
   return isas;

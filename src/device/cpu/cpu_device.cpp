@@ -30,7 +30,7 @@ constexpr int64_t kCountedProducts = 1 << 26, kCountedRows = 64;
 template <class Fn>
 Fn kernel_for(std::span<const KernelRow<Fn>> rows, Isa isa, DType type) {
   const int index = select_kernel(rows, {isa, type});
-  COPRIME_CHECK(index >= 0, "no kernel:\n{}", explain_selection(rows, {isa, type}));
+  COPRIME_CHECK(index >= 0, "no kernel for {} on {}", dtype_name(type), isa_name(isa));
   return rows[static_cast<size_t>(index)].fn;
 }
 
@@ -63,7 +63,7 @@ QuantTable quant_functions(Isa isa) {
 // Products of BF16 weights with inputs in parts: nullptr where f32 is asked for, or the CPU has no instructions for it.
 const KernelRow<SplitFunctions>* split_kernel(Isa isa, const CpuOptions& options) {
   if (options.math == MathMode::kF32 || options.exact) return nullptr;
-  const int index = select_kernel(split_kernels(), {isa, DType::kBF16, cpu_features()});
+  const int index = select_kernel(split_kernels(), {isa, DType::kBF16, cpu_features(), options.math});
   return index < 0 ? nullptr : &split_kernels()[static_cast<size_t>(index)];
 }
 

@@ -82,6 +82,35 @@ TEST(Linear, a_row_is_alone_whatever_the_number_of_rows) {
   }
 }
 
+// Inputs in parts, where the CPU has kernels for them: each call splits its own x, and rows stay alone.
+TEST(Linear, in_two_parts_stays_close_to_the_reference_whatever_the_threads) {
+  const auto reference = make_reference_device();
+  for (Isa isa : testing::available_isas()) {
+    std::vector<float> first;
+    for (int threads : {1, 3}) {
+      const auto device = testing::cpu_device(isa, threads, MathMode::kSplit);
+      for (int64_t m : {1, 30, 2}) {
+        Case c = make_case(*device, DType::kBF16, m, 150, 700, true);
+        const std::vector<float> y = run(*device, c);
+        ASSERT_TRUE(testing::all_near(y, run(*reference, c), 1e-3)) << isa_name(isa) << " " << m << " rows";
+        if (m != 30) continue;
+        if (first.empty()) first = y;
+        EXPECT_TRUE(testing::same_bits(y, first)) << isa_name(isa) << ", " << threads << " threads";
+      }
+    }
+  }
+}
+
+TEST(Linear, exact_mode_keeps_the_reference_bits_whatever_the_arithmetic) {
+  const auto reference = make_reference_device();
+  for (Isa isa : testing::available_isas()) {
+    const auto device = make_cpu_device({.isa = isa, .math = MathMode::kSplit, .exact = true});
+    Case c = make_case(*device, DType::kBF16, 20, 150, 700, true);
+    EXPECT_TRUE(testing::same_bits(run(*device, c), run(*reference, c))) << isa_name(isa);
+    EXPECT_EQ(device->linear_order(), OrderClass::kSequentialFma) << isa_name(isa);
+  }
+}
+
 TEST(Linear, tasks_that_share_their_input_are_split_over_any_number_of_threads) {
   const auto reference = make_reference_device();
   for (Isa isa : testing::available_isas()) {

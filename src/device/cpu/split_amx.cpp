@@ -17,7 +17,13 @@ namespace {
 
 std::span<const KernelRow<SplitFunctions>> split_amx_rows() {
   static constexpr KernelRow<SplitFunctions> kRows[] = {
-      {Isa::kAmx, DType::kBF16, "split amx BF16", OrderClass::kBfloatTiles, {SplitForm::kTiles, multiply<AmxTiles>}},
+      {Isa::kAmx,
+       DType::kBF16,
+       "split amx BF16",
+       OrderClass::kBfloatTiles,
+       {SplitForm::kTiles, multiply<AmxTiles>},
+       {},
+       MathMode::kSplit},
   };
   return kRows;
 }

@@ -36,7 +36,8 @@ std::span<const KernelRow<SplitFunctions>> split_avx512_bf16_rows() {
        "split avx512-bf16 BF16",
        OrderClass::kBfloatPairs,
        {SplitForm::kWords, multiply<Avx512Bf16>},
-       {.avx512_bf16 = true}},
+       {.avx512_bf16 = true},
+       MathMode::kFast},  // two parts take as long as f32, which is exact
   };
   return kRows;
 }

@@ -9,7 +9,8 @@
 //   kBfloatPairs  an output begins at +0; for each pair of columns, ascending, y = dot(w pair, hi pair, y), then
 //                 y = dot(w pair, lo pair, y), as vdpbf16ps adds two products to a sum;
 //   kBfloatTiles  columns go in blocks of 512: for each, hi and lo have a sum of their own, which begins at +0 and to
-//                 which tdpbf16ps adds 32 columns at a time; then y = y + (sum of hi + sum of lo), from y = +0.
+//                 which tdpbf16ps adds 32 columns at a time; y is their sum in the first block, y + their sum in
+//                 others.
 // The bias is added last. Either is within (2 K + 2) 2^-24 sum |w x| of the parts' real product.
 #pragma once
 

@@ -250,17 +250,23 @@ TEST(SplitLinear, a_nan_or_an_infinity_in_a_row_reaches_all_of_its_outputs_and_n
 
 TEST(SplitTable, the_best_row_that_fits_is_chosen_and_the_others_say_why) {
   const auto rows = split_kernels();
-  const auto chosen = [&](Isa isa, CpuFeatures features) {
-    const int index = select_kernel(rows, {isa, DType::kBF16, features});
+  const auto chosen = [&](Isa isa, CpuFeatures features, MathMode math = MathMode::kFast) {
+    const int index = select_kernel(rows, {isa, DType::kBF16, features, math});
     return index < 0 ? std::string("none") : std::string(rows[static_cast<size_t>(index)].name);
   };
   EXPECT_EQ(chosen(Isa::kAmx, {.avx512_bf16 = true}), "split amx BF16");
   EXPECT_EQ(chosen(Isa::kAvx512, {.avx512_bf16 = true}), "split avx512-bf16 BF16");
+  EXPECT_EQ(chosen(Isa::kAmx, {}, MathMode::kSplit), "split amx BF16");
+  EXPECT_EQ(chosen(Isa::kAvx512, {.avx512_bf16 = true}, MathMode::kSplit), "none");
+  EXPECT_EQ(chosen(Isa::kAmx, {.avx512_bf16 = true}, MathMode::kF32), "none");
   EXPECT_EQ(chosen(Isa::kAvx512, {}), "none");
   EXPECT_EQ(chosen(Isa::kAvx2, {.avx512_bf16 = true}), "none");
-  EXPECT_EQ(explain_selection(rows, {Isa::kAvx512, DType::kBF16}),
+  EXPECT_EQ(verdict_lines(judge_kernels(rows, {Isa::kAvx512, DType::kBF16})),
             "split amx BF16: needs amx, the best to use is avx512\n"
-            "split avx512-bf16 BF16: needs AVX512-BF16, which this CPU lacks\n");
+            "split avx512-bf16 BF16: needs AVX512-BF16 at full rate, which this CPU lacks\n");
+  EXPECT_EQ(verdict_lines(judge_kernels(rows, {Isa::kAvx512, DType::kBF16, {.avx512_bf16 = true}, MathMode::kSplit})),
+            "split amx BF16: needs amx, the best to use is avx512\n"
+            "split avx512-bf16 BF16: is for --math fast, not split\n");
 }
 
 }  // namespace

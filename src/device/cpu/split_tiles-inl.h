@@ -138,21 +138,21 @@ class TileProduct {
 
   // y = y + (hi + lo) of a group's rows.
   void add_sums(const float (*sums)[kTileLanes], int64_t row, int64_t output, bool first, bool last) const {
-    const int64_t outputs = std::min<int64_t>(kTileLanes, work_.rows - output);
+    const int64_t outputs = work_.rows - output;
+    const float* bias = last && work_.bias != nullptr ? work_.bias + output : nullptr;
+    const int low = work_.x.parts == 2 ? rows_ : 0;  // where the second part's sums begin
     for (int r = 0; r < rows_; ++r) {
       float* y = work_.y.row(row + r) + output;
-      Lanes16 sum = {};
-      add(sum, sums[r]);
-      if (work_.x.parts == 2) add(sum, sums[r + rows_]);
-      alignas(64) float held[kTileLanes] = {};
-      if (!first) std::memcpy(held, y, static_cast<size_t>(outputs) * sizeof(float));
-      add(sum, held);
-      if (last && work_.bias != nullptr) {
-        alignas(64) float bias[kTileLanes] = {};
-        std::memcpy(bias, work_.bias + output, static_cast<size_t>(outputs) * sizeof(float));
-        add(sum, bias);
+      if (outputs >= kTileLanes) {
+        add_row(sums[r], low == 0 ? nullptr : sums[r + low], bias, first, y);
+      } else {  // the last tile's rows beyond the weight's
+        const auto bytes = static_cast<size_t>(outputs) * sizeof(float);
+        float held[kTileLanes] = {}, held_bias[kTileLanes] = {};
+        if (!first) std::memcpy(held, y, bytes);
+        if (bias != nullptr) std::memcpy(held_bias, bias, bytes);
+        add_row(sums[r], low == 0 ? nullptr : sums[r + low], bias == nullptr ? nullptr : held_bias, first, held);
+        std::memcpy(y, held, bytes);
       }
-      std::memcpy(y, &sum, static_cast<size_t>(outputs) * sizeof(float));
     }
   }
 
@@ -161,6 +161,14 @@ class TileProduct {
     Lanes16 loaded;
     std::memcpy(&loaded, values, sizeof loaded);
     sum += loaded;
+  }
+  static HWY_INLINE void add_row(const float* high, const float* low, const float* bias, bool first, float* y) {
+    Lanes16 sum;
+    std::memcpy(&sum, high, sizeof sum);
+    if (low != nullptr) add(sum, low);
+    if (!first) add(sum, y);
+    if (bias != nullptr) add(sum, bias);
+    std::memcpy(y, &sum, sizeof sum);
   }
 
   const SplitWork& work_;

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <time.h>
 
+#include <atomic>
 #include <chrono>
 #include <numeric>
 
@@ -17,6 +18,44 @@ TEST(WorkerPool, every_thread_runs_every_region_once) {
       pool.run([&](int thread) { ++runs[static_cast<size_t>(thread)]; });
       ASSERT_EQ(std::accumulate(runs.begin(), runs.end(), 0), threads * (region + 1));
     }
+  }
+}
+
+// The caller does the parts of threads that do not come: here they cannot, since they share its core with it.
+TEST(WorkerPool, a_region_does_not_wait_for_threads_whose_core_is_taken) {
+  std::thread([] {  // a thread of its own: the pool pins its maker
+    WorkerPool pool(4, {0, 0, 0, 0});
+    std::vector<int> runs(4);
+    std::atomic<int> by_caller = 0;
+    const auto caller = std::this_thread::get_id();
+    for (int region = 0; region < 2000; ++region) {
+      pool.run([&](int part) {
+        ++runs[static_cast<size_t>(part)];
+        if (std::this_thread::get_id() == caller) ++by_caller;
+      });
+    }
+    EXPECT_EQ(runs, std::vector<int>(4, 2000));
+    EXPECT_GT(by_caller, 2 * 2000);
+  })
+      .join();
+}
+
+// Parts that last longer than anyone spins, on either side.
+TEST(WorkerPool, a_sleeping_caller_is_woken_by_the_last_worker) {
+  WorkerPool pool(3, {});
+  std::atomic<int> slow = 0;
+  for (int region = 0; region < 20; ++region) {
+    pool.run([&](int part) {
+      if (part == 0) {
+        const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(2);
+        while (std::chrono::steady_clock::now() < end) {  // so that the others begin
+        }
+      } else {
+        std::this_thread::sleep_for(std::chrono::milliseconds(5));
+        ++slow;
+      }
+    });
+    ASSERT_EQ(slow, 2 * (region + 1));
   }
 }
 

@@ -14,6 +14,7 @@
 #include <span>
 #include <string>
 
+#include "device/cpu/kernel_table.h"
 #include "device/device.h"
 #include "device/isa.h"
 #include "device/quant/activations.h"
@@ -74,7 +75,7 @@ std::span<const QuantKernelRow> quant_kernels();
 // The index of the first row that fits; the reference fits every type of kQuantTypes, -1 for another.
 int select_quant_kernel(std::span<const QuantKernelRow> rows, const QuantRequest& request);
 
-// One line a row: "quant avx2 Q4_K: chosen", or why not.
-std::string explain_quant_selection(std::span<const QuantKernelRow> rows, const QuantRequest& request);
+// What became of each row for the request's type.
+std::vector<KernelVerdict> judge_quant_kernels(std::span<const QuantKernelRow> rows, const QuantRequest& request);
 
 }  // namespace coprime

@@ -267,7 +267,7 @@ TEST(QuantTable, has_a_row_of_every_file_for_every_type_in_one_order_class) {
 }
 
 TEST(QuantTable, says_why_each_other_row_lost) {
-  const std::string text = explain_quant_selection(quant_kernels(), {Isa::kAvx2, {}, DType::kQ5_1});
+  const std::string text = verdict_lines(judge_quant_kernels(quant_kernels(), {Isa::kAvx2, {}, DType::kQ5_1}));
   EXPECT_EQ(text,
             "quant amx Q5_1: needs amx, the best to use is avx2\n"
             "quant avx512-vnni Q5_1: needs avx512, the best to use is avx2\n"

@@ -16,18 +16,36 @@ uint16_t half_at(const uint8_t* bytes) { return static_cast<uint16_t>(bytes[0] |
 
 // ---- blocks of the file
 
+// Bytes are taken eight at a time, as the fields of a word: they do not carry into each other where every field is
+// masked after a shift down, and has room before one up.
+constexpr int kWords = kQuantBlock / 8;
+constexpr uint64_t every_byte(uint64_t value) { return 0x0101010101010101 * value; }
+
+uint64_t word_at(const uint8_t* bytes) {
+  uint64_t word;
+  std::memcpy(&word, bytes, sizeof word);
+  return word;
+}
+
+// Bit i of `bits` in byte i.
+uint64_t spread_bits(uint64_t bits) {
+  const uint64_t one_each = every_byte(bits) & 0x8040201008040201;
+  return (one_each + every_byte(0x7f)) >> 7 & every_byte(1);
+}
+
 // 32 elements as the file has them: codes in the order of columns, and what belongs to them.
 struct FileBlock {
-  uint8_t code[kQuantBlock];
+  uint64_t code[kWords];            // a byte each
   uint16_t scale = 0, minimum = 0;  // f16 bits, or e8m0; of the block, or of the 256 that it lies in
   uint8_t factor[2] = {}, minimum_factor[2] = {};
 };
 
 // Nibbles of 16 bytes: elements 0 to 15 low, 16 to 31 high.
 void split_nibbles(const uint8_t* quants, FileBlock& out) {
-  for (int i = 0; i < 16; ++i) {
-    out.code[i] = quants[i] & 15;
-    out.code[i + 16] = quants[i] >> 4;
+  for (int i = 0; i < 2; ++i) {
+    const uint64_t word = word_at(quants + 8 * i);
+    out.code[i] = word & every_byte(15);
+    out.code[i + 2] = word >> 4 & every_byte(15);
   }
 }
 
@@ -49,7 +67,7 @@ FileBlock split_q5(const uint8_t* in, int header) {
   uint32_t high;
   std::memcpy(&high, in + header, 4);
   split_nibbles(in + header + 4, out);
-  for (int i = 0; i < kQuantBlock; ++i) out.code[i] |= static_cast<uint8_t>((high >> i & 1) << 4);
+  for (int i = 0; i < kWords; ++i) out.code[i] |= spread_bits(high >> 8 * i & 255) << 4;
   return out;
 }
 
@@ -58,7 +76,7 @@ FileBlock split_q2_k(const uint8_t* in, int block) {
   out.scale = half_at(in + 80);
   out.minimum = half_at(in + 82);
   const uint8_t* quants = in + 16 + block / 4 * 32;
-  for (int i = 0; i < kQuantBlock; ++i) out.code[i] = quants[i] >> 2 * (block % 4) & 3;
+  for (int i = 0; i < kWords; ++i) out.code[i] = word_at(quants + 8 * i) >> 2 * (block % 4) & every_byte(3);
   for (int half = 0; half < 2; ++half) {
     out.factor[half] = in[2 * block + half] & 15;
     out.minimum_factor[half] = in[2 * block + half] >> 4;
@@ -70,8 +88,9 @@ FileBlock split_q3_k(const uint8_t* in, int block) {
   FileBlock out;
   out.scale = half_at(in + 108);
   const uint8_t *quants = in + 32 + block / 4 * 32, *factors = in + 96;
-  for (int i = 0; i < kQuantBlock; ++i) {
-    out.code[i] = static_cast<uint8_t>((quants[i] >> 2 * (block % 4) & 3) | (in[i] >> block & 1) << 2);
+  for (int i = 0; i < kWords; ++i) {
+    const uint64_t low = word_at(quants + 8 * i) >> 2 * (block % 4) & every_byte(3);
+    out.code[i] = low | (word_at(in + 8 * i) >> block & every_byte(1)) << 2;
   }
   for (int half = 0; half < 2; ++half) {  // 16 factors: their low nibbles in 8 bytes, then two bits each in 4 bytes
     const int j = 2 * block + half;
@@ -86,7 +105,8 @@ FileBlock split_q4_k(const uint8_t* in, int block) {
   out.scale = half_at(in);
   out.minimum = half_at(in + 2);
   split_factors(in + 4, block, out);
-  for (int i = 0; i < kQuantBlock; ++i) out.code[i] = in[16 + block / 2 * 32 + i] >> 4 * (block % 2) & 15;
+  const uint8_t* quants = in + 16 + block / 2 * 32;
+  for (int i = 0; i < kWords; ++i) out.code[i] = word_at(quants + 8 * i) >> 4 * (block % 2) & every_byte(15);
   return out;
 }
 
@@ -95,9 +115,10 @@ FileBlock split_q5_k(const uint8_t* in, int block) {
   out.scale = half_at(in);
   out.minimum = half_at(in + 2);
   split_factors(in + 4, block, out);
-  for (int i = 0; i < kQuantBlock; ++i) {
-    const int low = in[48 + block / 2 * 32 + i] >> 4 * (block % 2) & 15;
-    out.code[i] = static_cast<uint8_t>(low | (in[16 + i] >> block & 1) << 4);
+  const uint8_t* quants = in + 48 + block / 2 * 32;
+  for (int i = 0; i < kWords; ++i) {
+    const uint64_t low = word_at(quants + 8 * i) >> 4 * (block % 2) & every_byte(15);
+    out.code[i] = low | (word_at(in + 16 + 8 * i) >> block & every_byte(1)) << 4;
   }
   return out;
 }
@@ -107,9 +128,9 @@ FileBlock split_q6_k(const uint8_t* in, int block) {
   out.scale = half_at(in + 208);
   const int part = block / 4, quarter = block % 4;
   const uint8_t *low = in + 64 * part + 32 * (quarter % 2), *high = in + 128 + 32 * part;
-  for (int i = 0; i < kQuantBlock; ++i) {
-    const int nibble = low[i] >> 4 * (quarter / 2) & 15;
-    out.code[i] = static_cast<uint8_t>(nibble | (high[i] >> 2 * quarter & 3) << 4);
+  for (int i = 0; i < kWords; ++i) {
+    const uint64_t nibbles = word_at(low + 8 * i) >> 4 * (quarter / 2) & every_byte(15);
+    out.code[i] = nibbles | (word_at(high + 8 * i) >> 2 * quarter & every_byte(3)) << 4;
   }
   for (int half = 0; half < 2; ++half) out.factor[half] = in[192 + 2 * block + half];
   return out;
@@ -138,7 +159,7 @@ FileBlock split_block(DType type, const uint8_t* in, int block) {
       return split_q5(in, 4);
     case DType::kQ8_0:
       out.scale = half_at(in);
-      for (int i = 0; i < kQuantBlock; ++i) out.code[i] = in[2 + i] ^ 0x80;
+      for (int i = 0; i < kWords; ++i) out.code[i] = word_at(in + 2 + 8 * i) ^ every_byte(0x80);
       return out;
     case DType::kQ2_K:
       return split_q2_k(in, block);
@@ -161,40 +182,57 @@ FileBlock split_block(DType type, const uint8_t* in, int block) {
 
 void put_half(std::byte* at, int lane, uint16_t bits) { std::memcpy(at + 2 * lane, &bits, 2); }
 
-// Ors bits into the lane of one row in a vector.
-void put_bits(std::byte* vector, int lane, uint32_t bits) {
-  uint32_t held;
-  std::memcpy(&held, vector + 4 * lane, 4);
-  held |= bits;
-  std::memcpy(vector + 4 * lane, &held, 4);
-}
+void put_lane(std::byte* vector, int lane, uint32_t bits) { std::memcpy(vector + 4 * lane, &bits, 4); }
 
-uint32_t bits_at(const std::byte* vector, int lane) {
+uint32_t lane_at(const std::byte* vector, int lane) {
   uint32_t bits;
   std::memcpy(&bits, vector + 4 * lane, 4);
   return bits;
 }
 
-// The codes of a chunk in a lane's four bytes.
-uint32_t lane_of(const uint8_t* code, int chunk) {
-  const uint8_t* in = code + 4 * chunk;
-  return uint32_t{in[0]} | uint32_t{in[2]} << 8 | uint32_t{in[1]} << 16 | uint32_t{in[3]} << 24;
+// Codes of four columns each, in the order of a lane's bytes: the middle two change places.
+struct Chunks {
+  uint32_t bits[kQuantChunks];
+  explicit Chunks(const uint64_t (&code)[kWords]) {
+    for (int i = 0; i < kWords; ++i) {
+      const uint64_t in = code[i];
+      const uint64_t ordered =
+          (in & 0xff0000ffff0000ff) | (in & 0x0000ff000000ff00) << 8 | (in >> 8 & 0x0000ff000000ff00);
+      bits[2 * i] = static_cast<uint32_t>(ordered);
+      bits[2 * i + 1] = static_cast<uint32_t>(ordered >> 32);
+    }
+  }
+};
+
+// Fields of kBits bits of the lanes' bytes, those that lie `from` up in the codes; a vector has 8 / kBits chunks.
+template <int kBits>
+void put_field(std::byte* vectors, int lane, const Chunks& codes, int from) {
+  constexpr auto kMask = static_cast<uint32_t>(every_byte((1u << kBits) - 1));
+  constexpr int kChunks = 8 / kBits;  // of a vector
+  for (int v = 0; v < kBits; ++v) {
+    uint32_t bits = 0;
+    for (int i = 0; i < kChunks; ++i) bits |= (codes.bits[v * kChunks + i] >> from & kMask) << kBits * i;
+    put_lane(vectors + 64 * v, lane, bits);
+  }
 }
 
-constexpr uint32_t kEveryByte = 0x01010101;
-
-// Fields of `bits` bits of the lanes' bytes, those that lie `from` up in the codes; a vector has 8 / bits chunks.
-void put_field(std::byte* vectors, int lane, const uint8_t* code, int from, int bits) {
-  const uint32_t mask = kEveryByte * ((1u << bits) - 1);
-  const int chunks = 8 / bits;  // of a vector
-  for (int chunk = 0; chunk < kQuantChunks; ++chunk) {
-    put_bits(vectors + 64 * (chunk / chunks), lane, (lane_of(code, chunk) >> from & mask) << bits * (chunk % chunks));
+void put_field(int bits, std::byte* vectors, int lane, const Chunks& codes, int from) {
+  switch (bits) {
+    case 1:
+      return put_field<1>(vectors, lane, codes, from);
+    case 2:
+      return put_field<2>(vectors, lane, codes, from);
+    case 4:
+      return put_field<4>(vectors, lane, codes, from);
+    default:
+      return put_field<8>(vectors, lane, codes, from);
   }
 }
 
 uint32_t field_at(const std::byte* vectors, int lane, int chunk, int bits) {
   const int chunks = 8 / bits;
-  return bits_at(vectors + 64 * (chunk / chunks), lane) >> bits * (chunk % chunks) & kEveryByte * ((1u << bits) - 1);
+  const auto mask = static_cast<uint32_t>(every_byte((1u << bits) - 1));
+  return lane_at(vectors + 64 * (chunk / chunks), lane) >> bits * (chunk % chunks) & mask;
 }
 
 void put_scales(const QuantFormat& format, const FileBlock& in, int lane, std::byte* header, std::byte* block) {
@@ -238,8 +276,9 @@ void pack_quant_row(DType type, std::span<const std::byte> blocks, int64_t row, 
     const FileBlock in = split_block(type, bytes_of(blocks) + i / parts * shape.bytes, static_cast<int>(i % parts));
     std::byte* block = tile + quant_block_at(type, i);
     put_scales(format, in, lane, tile + quant_header_at(type, i), block);
-    put_field(block + format.low_at(), lane, in.code, 0, format.low_bits);
-    if (format.high_bits > 0) put_field(block + format.high_at(), lane, in.code, format.low_bits, format.high_bits);
+    const Chunks codes(in.code);
+    put_field(format.low_bits, block + format.low_at(), lane, codes, 0);
+    if (format.high_bits > 0) put_field(format.high_bits, block + format.high_at(), lane, codes, format.low_bits);
   }
 }
 

@@ -26,25 +26,26 @@ int select_quant_kernel(std::span<const QuantKernelRow> rows, const QuantRequest
   return -1;
 }
 
-std::string explain_quant_selection(std::span<const QuantKernelRow> rows, const QuantRequest& request) {
+std::vector<KernelVerdict> judge_quant_kernels(std::span<const QuantKernelRow> rows, const QuantRequest& request) {
   const int best = select_quant_kernel(rows, request);
-  std::string text;
+  std::vector<KernelVerdict> verdicts;
   for (size_t i = 0; i < rows.size(); ++i) {
     const QuantKernelRow& row = rows[i];
     if (row.type != request.type) continue;
     const char* missing = missing_feature(row.features, request.features);
-    text += fmt::format("{}: ", row.name);
+    std::string reason;
     if (static_cast<int>(i) == best) {
-      text += "chosen\n";
+      // chosen
     } else if (row.isa > request.isa) {
-      text += fmt::format("needs {}, the best to use is {}\n", isa_name(row.isa), isa_name(request.isa));
+      reason = fmt::format("needs {}, the best to use is {}", isa_name(row.isa), isa_name(request.isa));
     } else if (missing != nullptr) {
-      text += fmt::format("needs {}, which this CPU lacks\n", missing);
+      reason = fmt::format("needs {}, which this CPU lacks", missing);
     } else {
-      text += fmt::format("{} is better\n", rows[static_cast<size_t>(best)].name);
+      reason = fmt::format("{} is better", rows[static_cast<size_t>(best)].name);
     }
+    verdicts.push_back({row.name, std::move(reason)});
   }
-  return text;
+  return verdicts;
 }
 
 }  // namespace coprime
