@@ -56,6 +56,8 @@ struct SplitPlan {
   StepTime step;
   double gate_bytes = 0;  // that a rank sends to each peer, a step
   int64_t gates = 0;      // a step
+  double gate_share = 0;  // of the ranks' time in a step, the mean of them: exchanges, and waiting for the slowest
+  double prompt_s = 0;    // for a prompt as long as the context; 0: no host says how fast it multiplies
 };
 
 struct LinkCost {

@@ -79,12 +79,16 @@ StepFigures step_of(bool linear, int layers, int threads) {
   const SmallModel model(config_of(linear, layers));
   WorldOptions options{.model = model.path(), .threads = threads, .max_rows = 1, .context = 512};
   Front front(options);
-  const BenchOptions bench{.prompt_tokens = 1, .decode_tokens = 400};
-  run_bench_round(front, bench);
-  BenchRun run = run_bench_round(front, bench);
-  std::ranges::sort(run.step_ms);
-  const double step_us = run.step_ms[run.step_ms.size() / 2] * 1e3;
-  return {run.compute_ms * 1e3, std::max(step_us - run.compute_ms * 1e3, 0.0)};
+  // The quietest of some short rounds.
+  const BenchOptions bench{.prompt_tokens = 1, .decode_tokens = 40};
+  StepFigures best{.rank_us = 1e9};
+  for (int round = 0; round < 8; ++round) {
+    BenchRun run = run_bench_round(front, bench);
+    std::ranges::sort(run.step_ms);
+    const double step_us = run.step_ms[run.step_ms.size() / 2] * 1e3, rank_us = run.compute_ms * 1e3;
+    if (rank_us < best.rank_us) best = {rank_us, std::max(step_us - rank_us, 0.0)};
+  }
+  return best;
 }
 
 }  // namespace
