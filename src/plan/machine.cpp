@@ -100,13 +100,28 @@ std::vector<size_t> place_ranks(const Machine& machine, int64_t ranks) {
   return placement;
 }
 
-double RankSpeed::read_gb_s(double bytes) const {
-  const int64_t all = nearest_threads<ReadFigure>(host->read, threads * on_host);
+namespace {
+
+// What one of `on_host` ranks has of the rate that `threads` of them all reach together.
+double share_of(std::span<const ReadFigure> figures, int64_t threads, int64_t on_host, double bytes) {
+  const int64_t all = nearest_threads<ReadFigure>(figures, threads * on_host);
   std::vector<std::pair<double, double>> points;
-  for (const ReadFigure& figure : host->read) {
+  for (const ReadFigure& figure : figures) {
     if (figure.threads == all) points.emplace_back(static_cast<double>(figure.bytes), figure.gb_s);
   }
   return by_size(points, bytes * static_cast<double>(on_host)) / static_cast<double>(on_host);
+}
+
+}  // namespace
+
+double RankSpeed::read_gb_s(double bytes) const { return share_of(host->read, threads, on_host, bytes); }
+
+double RankSpeed::attention_gb_s(double bytes) const {
+  return share_of(host->attention.empty() ? host->read : host->attention, threads, on_host, bytes);
+}
+
+double RankSpeed::state_gb_s(double bytes) const {
+  return share_of(host->states.empty() ? host->read : host->states, threads, on_host, bytes);
 }
 
 double RankSpeed::product_gb_s(std::string_view format, double bytes) const {

@@ -53,8 +53,7 @@ RankMemory memory_of(const PlanInput& input, const Split& split, size_t rank) {
     memory.step_weights = real(input.weights[rank].step_bytes);
   }
   memory.kv_per_token = kv_elements(m, load) * input.kv_bytes;
-  // A state is read from one slot and written to another.
-  memory.state = 2 * state_floats(m, load) * kFloatBytes;
+  memory.state = real(input.state_slots) * state_floats(m, load) * kFloatBytes;
   memory.activations = activation_floats(m, load, std::max(input.step_rows, input.batch)) * kFloatBytes;
   const auto ranks = static_cast<int64_t>(split.held.size());
   if (ranks > 1) {
@@ -78,8 +77,13 @@ StepTime rank_time(const PlanInput& input, const Split& split, const RankMemory&
   StepTime time;
   const double ms_per_byte = 1e-6;  // at 1 GB/s
   time.weights = memory.step_weights / speed.product_gb_s(product_name(input.format), step) * ms_per_byte;
-  time.kv = real(input.batch) * kv / speed.read_gb_s(step) * ms_per_byte;
-  time.state = real(input.batch) * memory.state / speed.read_gb_s(step) * ms_per_byte;
+  // Keys and values that are kept in fewer bytes are widened: attention is then as fast by elements.
+  const double widened = kv * 4 / input.kv_bytes * real(input.batch);
+  time.kv =
+      std::max(widened / speed.attention_gb_s(widened), real(input.batch) * kv / speed.read_gb_s(step)) * ms_per_byte;
+  // A state is read and written.
+  const double state = 2 * state_floats(input.model, load) * kFloatBytes * real(input.batch);
+  time.state = state / speed.state_gb_s(state) * ms_per_byte;
   const LayerFigure layer = speed.layer();
   time.layers =
       load.layers *

@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "device/cpu/cpu_device.h"
 #include "device/packing.h"
+#include "state/cache.h"
 #include "tools/plain_read.h"
 #include "tools/probe.h"
 
@@ -13,7 +14,7 @@ namespace coprime {
 namespace {
 
 constexpr int64_t kMiB = int64_t{1} << 20, kColumns = 2048, kMatrixBytes = 2 * kMiB;
-constexpr int64_t kSmallBytes = 8 * kMiB, kLargeBytes = 96 * kMiB;
+constexpr int64_t kSmallBytes = 8 * kMiB, kMiddleBytes = 24 * kMiB, kLargeBytes = 96 * kMiB;
 constexpr double kLeastUs = 2e4;  // of one measurement
 
 constexpr DType kFormats[] = {DType::kBF16, DType::kF16,  DType::kF32,  DType::kQ4_0, DType::kQ4_1,
@@ -114,6 +115,64 @@ void probe_products(const ProbeCores& cores, MachineHost& host) {
       }
     }
     std::ranges::copy(figures, std::back_inserter(host.products));
+  }
+}
+
+// A row of queries, four to a KV head, over a context.
+void probe_attention(const ProbeCores& cores, MachineHost& host) {
+  constexpr int kKvHeads = 2, kGroup = 4, kDim = 128, kTokens = 2048;
+  std::vector<float> query(static_cast<size_t>(kKvHeads * kGroup * kDim), 0.01f), out = query;
+  const HeadsView q{query.data(), 1, std::ssize(query), kKvHeads * kGroup, kDim, kDim};
+  std::vector<int32_t> pages;
+  for (int page = 0; page < kTokens / kPageTokens; ++page) pages.push_back(page);
+  const SequenceSpan span{.num_rows = 1, .start = kTokens - 1, .pages = pages};
+  for (const int threads : std::set<int>{1, cores.cores}) {
+    const auto device = make_cpu_device({.threads = threads});
+    for (const int layers : {1, 32}) {
+      const Cache cache({.attention_layers = layers,
+                         .kv_heads = kKvHeads,
+                         .head_dim = kDim,
+                         .pages = static_cast<int>(pages.size())});
+      const auto step = [&] {
+        for (int layer = 0; layer < layers; ++layer)
+          device->attend(cache.kv(layer), {&span, 1}, q, 0.1f, make_view(out.data(), 1, std::ssize(out)));
+      };
+      std::fill_n(cache.kv(0).pages, cache.shape().kv_bytes(), std::byte{0x3c});  // committed, and no denormal numbers
+      double us = time_us(step);
+      for (int round = 1; round < kRounds; ++round) us = std::min(us, time_us(step));
+      const int64_t bytes = cache.shape().kv_bytes();
+      host.attention.push_back({threads, bytes, static_cast<double>(bytes) / us / 1e3});
+    }
+  }
+}
+
+// What a linear layer does to its state in a step, of heads as large models have them.
+void probe_states(const ProbeCores& cores, MachineHost& host) {
+  constexpr DeltaNetShape kShape{.key_heads = 4, .value_heads = 12, .key_dim = 128, .value_dim = 128, .taps = 4};
+  const int64_t channels = kShape.channels(), values = int64_t{kShape.value_heads} * kShape.value_dim;
+  std::vector<float> in(static_cast<size_t>(channels), 0.01f), out = in, b(kShape.value_heads, 0.1f), a = b,
+                                                               z(static_cast<size_t>(values), 0.1f), y = z,
+                                                               taps(static_cast<size_t>(channels * kShape.taps), 0.1f);
+  const SequenceSpan span{.num_rows = 1, .start = 100, .state_in = 0, .state_out = 0};
+  const auto row = [](std::vector<float>& values_of) { return make_view(values_of.data(), 1, std::ssize(values_of)); };
+  for (const int threads : std::set<int>{1, cores.cores}) {
+    const auto device = make_cpu_device({.threads = threads});
+    for (const int layers : {1, 32}) {
+      const Cache cache({.linear_layers = layers, .linear = kShape, .slots = 1});
+      const auto step = [&] {
+        for (int layer = 0; layer < layers; ++layer) {
+          const StateView state = cache.state(layer);
+          device->short_convolution(state, kShape, {&span, 1}, taps.data(), row(in), row(out));
+          device->delta_rule(state, kShape, {&span, 1}, row(out), row(b), row(a), b.data(), a.data(),
+                             DeltaNetForm::kChunked, row(y));
+          device->gated_norm(row(y), row(z), kShape.value_dim, z.data(), 1e-6f);
+        }
+      };
+      double us = time_us(step);
+      for (int round = 1; round < kRounds; ++round) us = std::min(us, time_us(step));
+      const int64_t bytes = 2 * cache.shape().state_bytes();
+      host.states.push_back({threads, bytes, static_cast<double>(bytes) / us / 1e3});
+    }
   }
 }
 
