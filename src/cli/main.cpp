@@ -44,6 +44,10 @@ int run(int argc, char** argv) {
       app.add_subcommand("link", "measure what joins the ranks of this host and others, and what follows");
   coprime::add_link_flags(*link_command, link);
 
+  coprime::SynthSettings synth;
+  CLI::App* synth_command = app.add_subcommand("synth", "make a checkpoint with random weights, of any shape");
+  coprime::add_synth_flags(*synth_command, synth);
+
   coprime::RankSettings rank;
   coprime::KeySettings key;
   CLI::App* rank_command = app.add_subcommand("rank", "serve one rank of a world on another host");
@@ -51,7 +55,8 @@ int run(int argc, char** argv) {
   CLI::App* key_command = app.add_subcommand("key", "make a key file for the hosts of a world");
   coprime::add_key_flags(*key_command, key);
 
-  for (CLI::App* command : {generate_command, logits_command, bench_command, link_command, rank_command, key_command}) {
+  for (CLI::App* command :
+       {generate_command, logits_command, bench_command, link_command, synth_command, rank_command, key_command}) {
     command->fallthrough();  // --config may stand behind the command, too
     command->allow_config_extras(CLI::config_extras_mode::error);
   }
@@ -71,8 +76,9 @@ int run(int argc, char** argv) {
     return coprime::exit_code(coprime::ErrorKind::kUsage);
   }
   if (key_command->parsed()) coprime::run_key(key);
+  if (synth_command->parsed()) coprime::run_synth(synth);
   if (rank_command->parsed()) return coprime::run_rank_command(rank);
-  if (!key_command->parsed()) {
+  if (!key_command->parsed() && !synth_command->parsed()) {
     coprime::RanksSettings& ranks = link_command->parsed() ? link.ranks : world.ranks;
     const auto process = ranks.launched();
     if (process) ranks.meet_by_pmix();

@@ -88,6 +88,14 @@ struct BenchSettings {
   int prompt_tokens = 512, decode_tokens = 128, batch = 1, repeat = 3;
   bool json = false;
 };
+
+struct SynthSettings {
+  std::string config, format = "bf16", out;
+  int layers = 0;  // 0: all
+  uint64_t seed = 0;
+  bool headers_only = false, bf16_mtp = false;
+};
+
 // A line on standard error. A rank may be another host's: what it says is shown as plain text.
 void print_report(const std::string& line);
 
@@ -96,6 +104,7 @@ void add_generate_flags(CLI::App& app, GenerateSettings& settings);
 void add_logits_flags(CLI::App& app, LogitsSettings& settings);
 void add_bench_flags(CLI::App& app, BenchSettings& settings);
 void add_link_flags(CLI::App& app, LinkSettings& settings);
+void add_synth_flags(CLI::App& app, SynthSettings& settings);
 void add_rank_flags(CLI::App& app, RankSettings& settings);
 void add_key_flags(CLI::App& app, KeySettings& settings);
 
