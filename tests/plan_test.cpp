@@ -100,6 +100,10 @@ TEST(PlanCommand, says_in_one_line_what_is_wrong) {
   std::ofstream(bad) << R"({"hosts": [{"cores": "many"}]})";
   EXPECT_EQ(refusal({"--machine", bad}, 3),
             "coprime: " + bad + ": hosts[0].cores is \"many\"; expected an integer in 1..65536\n");
+  const ProgramResult nameless = run_program({"plan", "--model", "gpt-9", "--ranks", "2"});
+  EXPECT_EQ(nameless.exit_code, 2);
+  EXPECT_NE(nameless.err.find("gpt-9: no such folder or file, and no name of a model; names are smollm2-135m"),
+            std::string::npos);
   EXPECT_NE(refusal({"--machine", "toaster"}, 2).find("none of the typical machines desktop"), std::string::npos);
   EXPECT_NE(refusal({"--memory", "much"}, 2).find("--memory: expected bytes such as 24G"), std::string::npos);
   EXPECT_NE(refusal({"--format", "fp2"}, 2).find("fp2 is no format that coprime knows; expected one of bf16"),

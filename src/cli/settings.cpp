@@ -210,134 +210,133 @@ void add_plan_flags(CLI::App& app, PlanSettings& s) {
 
 void add_probe_flags(CLI::App& app, ProbeSettings& s) {
   add(app, "--out", s.out, "file to write, for coprime plan --machine [standard output]");
+}
 
-  void add_synth_flags(CLI::App & app, SynthSettings & s) {
-    add(app, "--config", s.config,
-        "a folder with a config.json, or the name of a shape (llama-3.1-8b, qwen3.8-27b, ...)")
-        ->required();
-    add(app, "--format", s.format, "of the weights; quark-mxfp4: with FP8 a row in the MTP layer; fp8-block: 128 x 128")
-        ->check(CLI::IsMember({"bf16", "f32", "quark-mxfp4", "fp8-block", "fp8-channel"}))
-        ->capture_default_str();
-    add(app, "--out", s.out, "a new folder")->required();
-    add(app, "--headers-only", s.headers_only, "names, shapes and sizes alone: the data takes no room on the disk");
-    add(app, "--layers", s.layers, "only the first so many; 0: all")->check(in_range(0, 4096))->capture_default_str();
-    add(app, "--seed", s.seed, "of the weights: the same bytes everywhere")
-        ->check(in_range(uint64_t{0}, kMaxSeed))
-        ->capture_default_str();
-    add(app, "--bf16-mtp", s.bf16_mtp, "the MTP layer stays BF16 in a quantised format");
-  }
+void add_synth_flags(CLI::App& app, SynthSettings& s) {
+  add(app, "--config", s.config, "a folder with a config.json, or the name of a shape (llama-3.1-8b, qwen3.8-27b, ...)")
+      ->required();
+  add(app, "--format", s.format, "of the weights; quark-mxfp4: with FP8 a row in the MTP layer; fp8-block: 128 x 128")
+      ->check(CLI::IsMember({"bf16", "f32", "quark-mxfp4", "fp8-block", "fp8-channel"}))
+      ->capture_default_str();
+  add(app, "--out", s.out, "a new folder")->required();
+  add(app, "--headers-only", s.headers_only, "names, shapes and sizes alone: the data takes no room on the disk");
+  add(app, "--layers", s.layers, "only the first so many; 0: all")->check(in_range(0, 4096))->capture_default_str();
+  add(app, "--seed", s.seed, "of the weights: the same bytes everywhere")
+      ->check(in_range(uint64_t{0}, kMaxSeed))
+      ->capture_default_str();
+  add(app, "--bf16-mtp", s.bf16_mtp, "the MTP layer stays BF16 in a quantised format");
+}
 
-  void add_rank_flags(CLI::App & app, RankSettings & s) {
-    add(app, "--join", s.join, "HOST:PORT where the front listens (--listen)")->required();
-    add(app, "--key-file", s.key_file, "key of the world; - reads it from standard input");
-    add(app, "--model", s.model, "the model's folder or GGUF file on this host [the front's path]");
-    add(app, "--threads", s.threads, "0: as the front says")->check(in_range(0, 1024))->capture_default_str();
-    add_verbs_flags(app, s.verbs, " [as the front says]");
-    add(app, "--rank", s.rank, "the rank to be; -1: any that is free")
-        ->check(in_range(-1, kMaxRanks - 1))
-        ->capture_default_str();
-    add(app, "--once", s.once, "end with the first world instead of joining again");
-  }
+void add_rank_flags(CLI::App& app, RankSettings& s) {
+  add(app, "--join", s.join, "HOST:PORT where the front listens (--listen)")->required();
+  add(app, "--key-file", s.key_file, "key of the world; - reads it from standard input");
+  add(app, "--model", s.model, "the model's folder or GGUF file on this host [the front's path]");
+  add(app, "--threads", s.threads, "0: as the front says")->check(in_range(0, 1024))->capture_default_str();
+  add_verbs_flags(app, s.verbs, " [as the front says]");
+  add(app, "--rank", s.rank, "the rank to be; -1: any that is free")
+      ->check(in_range(-1, kMaxRanks - 1))
+      ->capture_default_str();
+  add(app, "--once", s.once, "end with the first world instead of joining again");
+}
 
-  void add_key_flags(CLI::App & app, KeySettings & s) {
-    app.add_option("file", s.file, "a new file, readable by its owner only")->required();
-  }
+void add_key_flags(CLI::App& app, KeySettings& s) {
+  app.add_option("file", s.file, "a new file, readable by its owner only")->required();
+}
 
-  std::optional<LaunchedProcess> RanksSettings::launched() const {
-    if (launcher == "none") return std::nullopt;
-    return launched_process([](const char* name) { return std::getenv(name); }, ::getppid());
-  }
+std::optional<LaunchedProcess> RanksSettings::launched() const {
+  if (launcher == "none") return std::nullopt;
+  return launched_process([](const char* name) { return std::getenv(name); }, ::getppid());
+}
 
-  void RanksSettings::meet_by_pmix() {
-    if (!listen.empty() || !key_file.empty()) return;
-    pmix = PmixJob::join([](const char* name) { return std::getenv(name); });
-  }
+void RanksSettings::meet_by_pmix() {
+  if (!listen.empty() || !key_file.empty()) return;
+  pmix = PmixJob::join([](const char* name) { return std::getenv(name); });
+}
 
-  MeetingPoint RanksSettings::launched_meeting(const LaunchedProcess& job) const {
-    if (!listen.empty()) return {.endpoint = parse_endpoint(listen)};
-    return {.socket_name = fmt::format("coprime/{}/{}", ::geteuid(), job.job)};
-  }
+MeetingPoint RanksSettings::launched_meeting(const LaunchedProcess& job) const {
+  if (!listen.empty()) return {.endpoint = parse_endpoint(listen)};
+  return {.socket_name = fmt::format("coprime/{}/{}", ::geteuid(), job.job)};
+}
 
-  std::optional<SecretKey> RanksSettings::key() const {
-    if (key_file.empty()) return std::nullopt;
-    return read_key_file(key_file);
-  }
+std::optional<SecretKey> RanksSettings::key() const {
+  if (key_file.empty()) return std::nullopt;
+  return read_key_file(key_file);
+}
 
-  std::optional<SecretKey> RankSettings::key() const {
-    if (key_file.empty()) return std::nullopt;
-    return key_file == "-" ? read_key(0, "standard input") : read_key_file(key_file);
-  }
+std::optional<SecretKey> RankSettings::key() const {
+  if (key_file.empty()) return std::nullopt;
+  return key_file == "-" ? read_key(0, "standard input") : read_key_file(key_file);
+}
 
-  RemoteOptions RanksSettings::remote_options() const {
-    RemoteOptions result{.ranks = remote, .key = key(), .ssh = ssh, .timeout_ms = join_timeout * 1000};
-    if (const auto job = launched()) {
-      if (!hosts.empty() || remote != 0)
-        fail(ErrorKind::kUsage,
-             "{} started the ranks: leave --hosts and --remote away, or ignore it with --launcher none", job->launcher);
-      if (ranks && *ranks != job->ranks)
-        fail(ErrorKind::kUsage, "--ranks {}, and {} started {} processes: leave the flag away", *ranks, job->launcher,
-             job->ranks);
-      result.ranks = job->ranks - 1;
-      result.meet = launched_meeting(*job);
-      if (pmix) {
-        result.meet = {.endpoint = {"0.0.0.0", 0}};
-        result.key = make_secret_key();
-        result.announce = [pmix = pmix, key = *result.key, timeout_s = join_timeout](const Endpoint& door) {
-          pmix->give(to_text(make_invitation(key, door.port)), timeout_s);
-        };
-      }
-      return result;
+RemoteOptions RanksSettings::remote_options() const {
+  RemoteOptions result{.ranks = remote, .key = key(), .ssh = ssh, .timeout_ms = join_timeout * 1000};
+  if (const auto job = launched()) {
+    if (!hosts.empty() || remote != 0)
+      fail(ErrorKind::kUsage,
+           "{} started the ranks: leave --hosts and --remote away, or ignore it with --launcher none", job->launcher);
+    if (ranks && *ranks != job->ranks)
+      fail(ErrorKind::kUsage, "--ranks {}, and {} started {} processes: leave the flag away", *ranks, job->launcher,
+           job->ranks);
+    result.ranks = job->ranks - 1;
+    result.meet = launched_meeting(*job);
+    if (pmix) {
+      result.meet = {.endpoint = {"0.0.0.0", 0}};
+      result.key = make_secret_key();
+      result.announce = [pmix = pmix, key = *result.key, timeout_s = join_timeout](const Endpoint& door) {
+        pmix->give(to_text(make_invitation(key, door.port)), timeout_s);
+      };
     }
-    if (!hosts.empty()) {
-      result.hosts = read_hosts_file(hosts);
-      for (const HostLine& host : result.hosts) result.ranks += host.ranks;
-      if (!result.key) result.key = make_secret_key();
-    }
-    if (result.ranks == 0) {
-      if (!listen.empty())
-        fail(ErrorKind::kUsage, "--listen {}: give --remote or --hosts, too: how many ranks join", listen);
-      return result;
-    }
-    if (listen.empty()) fail(ErrorKind::kUsage, "{} ranks are to join: give --listen HOST:PORT, too", result.ranks);
-    result.meet.endpoint = parse_endpoint(listen);
     return result;
   }
-
-  int RanksSettings::count(const RemoteOptions& from_elsewhere, int least) const {
-    const auto job = launched();
-    const int all = job ? job->ranks : ranks.value_or(std::max(from_elsewhere.ranks, least));
-    if (from_elsewhere.ranks > all)
-      fail(ErrorKind::kUsage, "{} ranks are to join a world of {}: raise --ranks", from_elsewhere.ranks, all);
-    return all;
+  if (!hosts.empty()) {
+    result.hosts = read_hosts_file(hosts);
+    for (const HostLine& host : result.hosts) result.ranks += host.ranks;
+    if (!result.key) result.key = make_secret_key();
   }
-
-  Link RanksSettings::wish() const {
-    for (const Link wish : {Link::kShm, Link::kTcp, Link::kVerbs, Link::kUcx})
-      if (link == link_name(wish)) return wish;
-    return Link::kAuto;
+  if (result.ranks == 0) {
+    if (!listen.empty())
+      fail(ErrorKind::kUsage, "--listen {}: give --remote or --hosts, too: how many ranks join", listen);
+    return result;
   }
+  if (listen.empty()) fail(ErrorKind::kUsage, "{} ranks are to join: give --listen HOST:PORT, too", result.ranks);
+  result.meet.endpoint = parse_endpoint(listen);
+  return result;
+}
 
-  WorldOptions WorldSettings::options() const {
-    WorldOptions options;
-    options.model = model;
-    options.remote = ranks.remote_options();
-    options.plan = {
-        .ranks = ranks.count(options.remote, 1), .pad_for = pad_for, .mlp_width = mlp_width, .exact = exact};
-    options.link = ranks.wish();
-    options.math = math == "f32" ? MathMode::kF32 : math == "fast" ? MathMode::kFast : MathMode::kSplit;
-    options.kv_type = kv == "f16" ? DType::kF16 : kv == "bf16" ? DType::kBF16 : DType::kF32;
-    options.threads = threads;
-    options.isa = {isa == "reference" ? Isa::kReference : isa == "avx2" ? Isa::kAvx2 : Isa::kAvx512};
-    options.max_rows = prefill_chunk;
-    options.gate_timeout_ms = ranks.gate_timeout_ms;
-    options.port = ranks.port;
-    options.verbs = ranks.verbs;
-    options.hash_gates = hash_gates;
-    options.wire_auth = ranks.wire_auth;
-    options.gate_profile = gate_profile;
-    options.gate_trace = gate_trace;
-    options.report = print_report;
-    return options;
-  }
+int RanksSettings::count(const RemoteOptions& from_elsewhere, int least) const {
+  const auto job = launched();
+  const int all = job ? job->ranks : ranks.value_or(std::max(from_elsewhere.ranks, least));
+  if (from_elsewhere.ranks > all)
+    fail(ErrorKind::kUsage, "{} ranks are to join a world of {}: raise --ranks", from_elsewhere.ranks, all);
+  return all;
+}
+
+Link RanksSettings::wish() const {
+  for (const Link wish : {Link::kShm, Link::kTcp, Link::kVerbs, Link::kUcx})
+    if (link == link_name(wish)) return wish;
+  return Link::kAuto;
+}
+
+WorldOptions WorldSettings::options() const {
+  WorldOptions options;
+  options.model = model;
+  options.remote = ranks.remote_options();
+  options.plan = {.ranks = ranks.count(options.remote, 1), .pad_for = pad_for, .mlp_width = mlp_width, .exact = exact};
+  options.link = ranks.wish();
+  options.math = math == "f32" ? MathMode::kF32 : math == "fast" ? MathMode::kFast : MathMode::kSplit;
+  options.kv_type = kv == "f16" ? DType::kF16 : kv == "bf16" ? DType::kBF16 : DType::kF32;
+  options.threads = threads;
+  options.isa = {isa == "reference" ? Isa::kReference : isa == "avx2" ? Isa::kAvx2 : Isa::kAvx512};
+  options.max_rows = prefill_chunk;
+  options.gate_timeout_ms = ranks.gate_timeout_ms;
+  options.port = ranks.port;
+  options.verbs = ranks.verbs;
+  options.hash_gates = hash_gates;
+  options.wire_auth = ranks.wire_auth;
+  options.gate_profile = gate_profile;
+  options.gate_trace = gate_trace;
+  options.report = print_report;
+  return options;
+}
 
 }  // namespace coprime

@@ -152,7 +152,7 @@ RankSpeed rank_speed(const Machine& machine, std::span<const size_t> placement, 
 double machine_gate_us(const Machine& machine, std::span<const size_t> placement, double bytes) {
   const auto ranks = static_cast<int64_t>(placement.size());
   if (ranks < 2) return 0;
-  // Measured among as many ranks: that; among others, on its link.
+  // Measured among as many ranks: that; among others, on its link. Of several links the first.
   const MeasuredGates* nearest = nullptr;
   for (const MeasuredGates& gates : machine.gates) {
     if (nearest == nullptr || std::abs(gates.ranks - ranks) < std::abs(nearest->ranks - ranks)) nearest = &gates;
@@ -178,15 +178,17 @@ double machine_gate_us(const Machine& machine, std::span<const size_t> placement
 }
 
 std::string machine_link_name(const Machine& machine, std::span<const size_t> placement) {
-  const LinkNumbers* slowest = nullptr;
+  if (placement.size() < 2) return "nothing";
+  if (!machine.gates.empty() && machine.pairs.empty()) return machine.gates.front().link;
   constexpr double kBytes = 16384;
+  const LinkNumbers* slowest = nullptr;
   for (int a = 0; a < static_cast<int>(placement.size()); ++a) {
     for (int b = a + 1; b < static_cast<int>(placement.size()); ++b) {
       const LinkNumbers& link = pair_link(machine, a, b);
       if (slowest == nullptr || gate_us(link, 2, kBytes) > gate_us(*slowest, 2, kBytes)) slowest = &link;
     }
   }
-  return slowest == nullptr ? std::string("none") : slowest->title;
+  return slowest->title;
 }
 
 }  // namespace coprime

@@ -96,7 +96,7 @@ RankSpeed rank_speed(const Machine& machine, std::span<const size_t> placement, 
 
 // A gate of all `ranks`, as slow as its slowest port.
 double machine_gate_us(const Machine& machine, std::span<const size_t> placement, double bytes);
-// What the slowest pair is joined by.
+// What the slowest pair is joined by, in words; "nothing" of one rank.
 std::string machine_link_name(const Machine& machine, std::span<const size_t> placement);
 
 }  // namespace coprime

@@ -272,6 +272,7 @@ Plan make_plan(PlanInput input) {
   const double whole_kv = kv_elements(input.model, whole) * input.kv_bytes;
   plan.kv_overhead = whole_kv > 0 ? most_kv * real(input.ranks) / whole_kv - 1 : 0;
 
+  plan.joined_by = machine_link_name(input.machine, placement);
   plan.links = link_costs(input, main);
   plan.rank_counts = rank_counts(input);
   plan.longest_context = longest_context(input, main, placement);

@@ -105,6 +105,7 @@ TEST(Plan, of_a_dense_model_over_fast_links_says_that_ranks_help) {
   PlanInput input = input_of(kQwen27, 2);
   input.machine = machine_over("100g-rdma");
   const Plan plan = make_plan(input);
+  EXPECT_EQ(plan.joined_by, "100 Gb/s, RDMA");
   EXPECT_TRUE(says(plan, "2 ranks are 1.9")) << plan.verdict.back();
 }
 

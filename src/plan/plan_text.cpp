@@ -44,6 +44,7 @@ std::string head(const Plan& plan) {
                       input.format.title, input.format_source);
   const Machine& machine = input.machine;
   text += fmt::format("machine {}: {}\n", machine.name, machine.source);
+  if (input.ranks > 1) text += fmt::format("ranks joined by {}\n", plan.joined_by);
   if (!machine.measured)
     text += "these are typical figures; yours: coprime probe --out here.json, then --machine here.json\n";
   return text;
