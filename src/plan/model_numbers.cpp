@@ -131,7 +131,9 @@ ModelNumbers numbers_of(const NamedShape& shape) {
   if (shape.architecture) return numbers_of(parse_model_shape(config_json(shape), std::string(shape.name)));
   ModelNumbers n;
   n.name = shape.checkpoint;
-  n.refusal = fmt::format("{} is planned from its counts alone", shape.name);
+  n.refusal = shape.experts.count > 0    ? fmt::format("it has {} experts; supported: dense MLPs", shape.experts.count)
+              : shape.latent.kv_rank > 0 ? "its attention is latent; supported: keys and values by head"
+                                         : "its architecture is none of those that are supported";
   n.hidden = shape.hidden;
   n.vocab = shape.vocab;
   n.max_positions = shape.max_positions;

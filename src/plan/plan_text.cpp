@@ -126,7 +126,7 @@ std::string splits(const Plan& plan) {
 }
 
 std::string rank_counts(const Plan& plan) {
-  std::string text = fmt::format("\n{:<7}{:>9}{:>9}{:>14}  {:<48}{}\n", "ranks", "step, ms", "speed-up", "weights read",
+  std::string text = fmt::format("\n{:<7}{:>9}{:>9}{:>14}  {:<50}{}\n", "ranks", "step, ms", "speed-up", "weights read",
                                  "vLLM, SGLang on GPUs", "MLC");
   const double one = plan.rank_counts.front().step.total();
   for (const RankCountRow& row : plan.rank_counts) {
@@ -141,8 +141,8 @@ std::string rank_counts(const Plan& plan) {
       text += fmt::format("{:<7}{:>9}{:>9}{:>14}", row.ranks, "-", "-", "-");
     }
     std::string shown = others;
-    if (shown.size() > 47) shown = fmt::format("refuse: {}", short_reasons(plan.input.model, row.ranks));
-    text += fmt::format("  {:<48}{}\n", shown, strict);
+    if (shown.size() > 49) shown = fmt::format("refuse: {}", short_reasons(plan.input.model, row.ranks));
+    text += fmt::format("  {:<50}{}\n", shown, strict);
   }
   return text;
 }
@@ -153,10 +153,10 @@ std::string drafter(const Plan& plan) {
   const auto change = [](int64_t a, int64_t b) {
     return a == b ? fmt::format("{}", a) : fmt::format("{} -> {}", a, b);
   };
-  std::string text = fmt::format(
-      "\ndrafter {} ({}): query heads {}, KV heads {}, MLP width {}; {} on the busiest rank\n", d.model.name,
-      d.format.title, change(d.stock.q_heads, d.padded.q_heads), change(d.stock.kv_heads, d.padded.kv_heads),
-      change(d.stock.width, d.padded.width), size_text(d.bytes));
+  std::string text =
+      fmt::format("\ndrafter {} ({}), {} on the busiest rank\n", d.model.name, d.format.title, size_text(d.bytes));
+  text += fmt::format("query heads {}, KV heads {}, MLP width {}\n", change(d.stock.q_heads, d.padded.q_heads),
+                      change(d.stock.kv_heads, d.padded.kv_heads), change(d.stock.width, d.padded.width));
   text += d.shares_cache ? "its KV bytes a token equal the target's, so both share one cache\n"
                          : "no count of its KV heads has the target's KV bytes a token: it needs a cache of its own\n";
   return text;
