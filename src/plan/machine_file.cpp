@@ -102,8 +102,8 @@ class MachineReader {
 
  private:
   void read_host(const JsonObject& entry) {
-    refuse_unknown(entry, {"name", "ranks", "cores", "memory_bytes", "gflops", "front_us", "read", "products", "states",
-                           "layers"});
+    refuse_unknown(entry, {"name", "ranks", "cores", "memory_bytes", "gflops", "front_us", "read", "products",
+                           "attention", "states", "layers"});
     MachineHost host{.name = text_or(entry, "name", fmt::format("host {}", machine_.hosts.size()))};
     if (const auto ranks = entry.array("ranks")) {
       for (const simdjson::dom::element element : *ranks) {
