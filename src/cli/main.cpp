@@ -51,6 +51,9 @@ int run(int argc, char** argv) {
   coprime::add_plan_flags(*plan_command, plan);
   CLI::App* probe_command = app.add_subcommand("probe", "measure this host for plan --machine");
   coprime::add_probe_flags(*probe_command, probe);
+  coprime::SynthSettings synth;
+  CLI::App* synth_command = app.add_subcommand("synth", "make a checkpoint with random weights, of any shape");
+  coprime::add_synth_flags(*synth_command, synth);
 
   coprime::RankSettings rank;
   coprime::KeySettings key;
@@ -60,7 +63,7 @@ int run(int argc, char** argv) {
   coprime::add_key_flags(*key_command, key);
 
   for (CLI::App* command : {generate_command, logits_command, bench_command, link_command, plan_command, probe_command,
-                            rank_command, key_command}) {
+                            synth_command, rank_command, key_command}) {
     command->fallthrough();  // --config may stand behind the command, too
     command->allow_config_extras(CLI::config_extras_mode::error);
   }
@@ -80,6 +83,7 @@ int run(int argc, char** argv) {
     return coprime::exit_code(coprime::ErrorKind::kUsage);
   }
   if (key_command->parsed()) coprime::run_key(key);
+  if (synth_command->parsed()) coprime::run_synth(synth);
   if (rank_command->parsed()) return coprime::run_rank_command(rank);
   if (plan_command->parsed()) coprime::run_plan(plan);
   if (probe_command->parsed()) coprime::run_probe(probe);

@@ -212,6 +212,21 @@ void add_probe_flags(CLI::App& app, ProbeSettings& s) {
   add(app, "--out", s.out, "file to write, for coprime plan --machine [standard output]");
 }
 
+void add_synth_flags(CLI::App& app, SynthSettings& s) {
+  add(app, "--config", s.config, "a folder with a config.json, or the name of a shape (llama-3.1-8b, qwen3.8-27b, ...)")
+      ->required();
+  add(app, "--format", s.format, "of the weights; quark-mxfp4: with FP8 a row in the MTP layer; fp8-block: 128 x 128")
+      ->check(CLI::IsMember({"bf16", "f32", "quark-mxfp4", "fp8-block", "fp8-channel"}))
+      ->capture_default_str();
+  add(app, "--out", s.out, "a new folder")->required();
+  add(app, "--headers-only", s.headers_only, "names, shapes and sizes alone: the data takes no room on the disk");
+  add(app, "--layers", s.layers, "only the first so many; 0: all")->check(in_range(0, 4096))->capture_default_str();
+  add(app, "--seed", s.seed, "of the weights: the same bytes everywhere")
+      ->check(in_range(uint64_t{0}, kMaxSeed))
+      ->capture_default_str();
+  add(app, "--bf16-mtp", s.bf16_mtp, "the MTP layer stays BF16 in a quantised format");
+}
+
 void add_rank_flags(CLI::App& app, RankSettings& s) {
   add(app, "--join", s.join, "HOST:PORT where the front listens (--listen)")->required();
   add(app, "--key-file", s.key_file, "key of the world; - reads it from standard input");

@@ -101,6 +101,13 @@ struct ProbeSettings {
   std::string out;
 };
 
+struct SynthSettings {
+  std::string config, format = "bf16", out;
+  int layers = 0;  // 0: all
+  uint64_t seed = 0;
+  bool headers_only = false, bf16_mtp = false;
+};
+
 // A line on standard error. A rank may be another host's: what it says is shown as plain text.
 void print_report(const std::string& line);
 
@@ -111,6 +118,8 @@ void add_bench_flags(CLI::App& app, BenchSettings& settings);
 void add_link_flags(CLI::App& app, LinkSettings& settings);
 void add_plan_flags(CLI::App& app, PlanSettings& settings);
 void add_probe_flags(CLI::App& app, ProbeSettings& settings);
+
+void add_synth_flags(CLI::App& app, SynthSettings& settings);
 void add_rank_flags(CLI::App& app, RankSettings& settings);
 void add_key_flags(CLI::App& app, KeySettings& settings);
 

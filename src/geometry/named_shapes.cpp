@@ -15,8 +15,8 @@ constexpr auto kQwen2 = Architecture::kQwen2;
 constexpr auto kQwen3 = Architecture::kQwen3;
 constexpr auto kQwen35 = Architecture::kQwen35;
 constexpr auto kNone = std::optional<Architecture>();
-constexpr auto kChecked = Facts::kChecked;
-constexpr auto kRecalled = Facts::kRecalled;
+constexpr auto kChecked = Provenance::kChecked;
+constexpr auto kRecalled = Provenance::kRecalled;
 
 // Of the 27B models of Qwen3.5's family: 27 blocks, a table of 48 x 48 positions, patches of 3 x 2 x 16 x 16, four of
 // them merged into one token.
@@ -27,7 +27,7 @@ constexpr NamedShape qwen35_27b(std::string_view name, std::string_view checkpoi
   return {.name = name,
           .checkpoint = checkpoint,
           .architecture = kQwen35,
-          .facts = kChecked,
+          .provenance = kChecked,
           .hidden = 5120,
           .intermediate = 17408,
           .layers = 64,
@@ -73,6 +73,8 @@ constexpr auto kShapes = std::to_array<NamedShape>({
     qwen35_27b("qwen3.5-27b", "Qwen/Qwen3.5-27B"),
     qwen35_27b("qwen3.6-27b", "Qwen/Qwen3.6-27B"),
     qwen35_27b("qwen3.8-27b", "Qwen/Qwen3.8-27B"),
+
+    {"qwen3.8-27b-dflash2", "incoai/Qwen3.8-27B-DFlash2", kNone, kChecked, 5120, 17408, 5, 32, 8, 128, 248320, 262144, false, 1e-6, 1e7, 0, 1, 0, {}, {}, {}, {}, {8, 2, 16, 256, 16, 2048, 248070, {5, 19, 33, 47, 61}}},
 
     {"qwen3-30b-a3b", "Qwen/Qwen3-30B-A3B", kNone, kChecked, 2048, 0, 48, 32, 4, 128, 151936, 40960, false, 1e-6, 1e6, 0, 1, 0, {}, {128, 8, 768, 0, 0}},
     {"qwen3-235b-a22b", "Qwen/Qwen3-235B-A22B", kNone, kChecked, 4096, 0, 94, 64, 4, 128, 151936, 40960, false, 1e-6, 1e6, 0, 1, 0, {}, {128, 8, 1536, 0, 0}},
@@ -167,6 +169,24 @@ std::string text_keys(const NamedShape& s, std::string_view indent) {
   return text;
 }
 
+// The keys of the text model that both have, and those of the draft.
+std::string drafter_config(const NamedShape& s) {
+  std::string layer_types;
+  for (int i = 0; i < s.layers; ++i) layer_types += i == 0 ? "\"sliding_attention\"" : ", \"sliding_attention\"";
+  std::string text = "{\n  \"architectures\": [\"DFlash2DraftModel\"],\n";
+  NamedShape decoder = s;
+  decoder.architecture = Architecture::kQwen3;
+  text += text_keys(decoder, "  ");
+  text += fmt::format(",\n  \"layer_types\": [{}],\n  \"sliding_window\": {},\n  \"is_causal\": false,\n", layer_types,
+                      s.draft.window);
+  return text + fmt::format(
+                    "  \"dflash_config\": {{\"block_size\": {}, \"mask_token_id\": {}, \"target_layer_ids\": [{}], "
+                    "\"conv_kernel_size\": {}, \"conv_group_size\": {}, \"selector_rank\": {}, "
+                    "\"selector_top_k\": {}}}\n}}\n",
+                    s.draft.block, s.draft.mask_token, fmt::join(s.draft.target_layers, ", "), s.draft.conv_taps,
+                    s.draft.conv_group, s.draft.selector_rank, s.draft.selector_top_k);
+}
+
 }  // namespace
 
 std::span<const NamedShape> named_shapes() { return kShapes; }
@@ -190,6 +210,7 @@ const NamedShape& named_shape(std::string_view name) {
 }
 
 std::string config_json(const NamedShape& shape) {
+  if (shape.draft.block > 0) return drafter_config(shape);
   if (!shape.architecture) {
     fail(ErrorKind::kUsage, "{} is a shape to plan with: coprime does not run it, and has no config for it; see {}",
          shape.name, "coprime plan");

@@ -5,6 +5,7 @@
 // defaults of the public class that stands for it), `kRecalled` where one of them was not.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -15,7 +16,7 @@
 
 namespace coprime {
 
-enum class Facts : uint8_t { kChecked, kRecalled };
+enum class Provenance : uint8_t { kChecked, kRecalled };
 
 // Routed experts of an MLP; zero where it is dense.
 struct ExpertShape {
@@ -35,11 +36,17 @@ struct VisionShape {
   int64_t hidden = 0, intermediate = 0, positions = 0, patch_elements = 0, merged_patches = 0;
 };
 
+// What a DFlash2 drafter has beyond a decoder's layers; zero: the model is none.
+struct DraftShape {
+  int block = 0, conv_taps = 0, conv_group = 0, selector_rank = 0, selector_top_k = 0, window = 0, mask_token = 0;
+  std::array<int, 5> target_layers{};  // whose outputs it reads
+};
+
 struct NamedShape {
   std::string_view name;                     // "llama-3.1-8b"
   std::string_view checkpoint;               // "meta-llama/Llama-3.1-8B"
   std::optional<Architecture> architecture;  // none: coprime plans it, and does not run it
-  Facts facts = Facts::kChecked;
+  Provenance provenance = Provenance::kChecked;
   int64_t hidden = 0, intermediate = 0;  // intermediate: of a dense MLP; 0: every layer has experts
   int layers = 0, q_heads = 0, kv_heads = 0, head_dim = 0;
   int64_t vocab = 0, max_positions = 0;
@@ -52,6 +59,7 @@ struct NamedShape {
   ExpertShape experts;
   LatentShape latent;
   VisionShape vision;
+  DraftShape draft;
 };
 
 std::span<const NamedShape> named_shapes();
@@ -62,8 +70,8 @@ const NamedShape* find_named_shape(std::string_view name);
 // As find_named_shape. Error(kUsage) names all there are.
 const NamedShape& named_shape(std::string_view name);
 
-// The config.json of a shape with an architecture, as its checkpoint has it but for keys that change nothing.
-// Error(kUsage) for any other.
+// The config.json of a shape with an architecture, or of a drafter, as its checkpoint has it but for keys that change
+// nothing. Error(kUsage) for any other.
 std::string config_json(const NamedShape& shape);
 
 }  // namespace coprime

@@ -100,13 +100,28 @@ std::vector<size_t> place_ranks(const Machine& machine, int64_t ranks) {
   return placement;
 }
 
-double RankSpeed::read_gb_s(double bytes) const {
-  const int64_t all = nearest_threads<ReadFigure>(host->read, threads * on_host);
+namespace {
+
+// What one of `on_host` ranks has of the rate that `threads` of them all reach together.
+double share_of(std::span<const ReadFigure> figures, int64_t threads, int64_t on_host, double bytes) {
+  const int64_t all = nearest_threads<ReadFigure>(figures, threads * on_host);
   std::vector<std::pair<double, double>> points;
-  for (const ReadFigure& figure : host->read) {
+  for (const ReadFigure& figure : figures) {
     if (figure.threads == all) points.emplace_back(static_cast<double>(figure.bytes), figure.gb_s);
   }
   return by_size(points, bytes * static_cast<double>(on_host)) / static_cast<double>(on_host);
+}
+
+}  // namespace
+
+double RankSpeed::read_gb_s(double bytes) const { return share_of(host->read, threads, on_host, bytes); }
+
+double RankSpeed::attention_gb_s(double bytes) const {
+  return share_of(host->attention.empty() ? host->read : host->attention, threads, on_host, bytes);
+}
+
+double RankSpeed::state_gb_s(double bytes) const {
+  return share_of(host->states.empty() ? host->read : host->states, threads, on_host, bytes);
 }
 
 double RankSpeed::product_gb_s(std::string_view format, double bytes) const {
@@ -137,7 +152,7 @@ RankSpeed rank_speed(const Machine& machine, std::span<const size_t> placement, 
 double machine_gate_us(const Machine& machine, std::span<const size_t> placement, double bytes) {
   const auto ranks = static_cast<int64_t>(placement.size());
   if (ranks < 2) return 0;
-  // Measured among as many ranks: that; among others, on its link.
+  // Measured among as many ranks: that; among others, on its link. Of several links the first.
   const MeasuredGates* nearest = nullptr;
   for (const MeasuredGates& gates : machine.gates) {
     if (nearest == nullptr || std::abs(gates.ranks - ranks) < std::abs(nearest->ranks - ranks)) nearest = &gates;
@@ -163,15 +178,17 @@ double machine_gate_us(const Machine& machine, std::span<const size_t> placement
 }
 
 std::string machine_link_name(const Machine& machine, std::span<const size_t> placement) {
-  const LinkNumbers* slowest = nullptr;
+  if (placement.size() < 2) return "nothing";
+  if (!machine.gates.empty() && machine.pairs.empty()) return machine.gates.front().link;
   constexpr double kBytes = 16384;
+  const LinkNumbers* slowest = nullptr;
   for (int a = 0; a < static_cast<int>(placement.size()); ++a) {
     for (int b = a + 1; b < static_cast<int>(placement.size()); ++b) {
       const LinkNumbers& link = pair_link(machine, a, b);
       if (slowest == nullptr || gate_us(link, 2, kBytes) > gate_us(*slowest, 2, kBytes)) slowest = &link;
     }
   }
-  return slowest == nullptr ? std::string("none") : slowest->title;
+  return slowest->title;
 }
 
 }  // namespace coprime

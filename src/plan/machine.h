@@ -43,6 +43,8 @@ struct MachineHost {
   double front_us = 0;           // of a step, beside its ranks' work: messages and sampling
   std::vector<ReadFigure> read;  // one at least
   std::vector<ProductFigure> products;
+  std::vector<ReadFigure> attention;  // keys and values, in f32, of a row of queries
+  std::vector<ReadFigure> states;     // recurrent states that a step reads and writes, so many bytes of both
   std::vector<LayerFigure> layers;
   bool operator==(const MachineHost&) const = default;
 };
@@ -85,14 +87,16 @@ struct RankSpeed {
   const MachineHost* host = nullptr;
   int64_t on_host = 1, threads = 1;
   double read_gb_s(double bytes) const;
-  double product_gb_s(std::string_view format, double bytes) const;  // of the plain read where nothing was measured
+  double attention_gb_s(double bytes) const;
+  double state_gb_s(double bytes) const;                             // of the plain read where nothing was measured
+  double product_gb_s(std::string_view format, double bytes) const;  // likewise
   LayerFigure layer() const;
 };
 RankSpeed rank_speed(const Machine& machine, std::span<const size_t> placement, size_t rank);
 
 // A gate of all `ranks`, as slow as its slowest port.
 double machine_gate_us(const Machine& machine, std::span<const size_t> placement, double bytes);
-// What the slowest pair is joined by.
+// What the slowest pair is joined by, in words; "nothing" of one rank.
 std::string machine_link_name(const Machine& machine, std::span<const size_t> placement);
 
 }  // namespace coprime

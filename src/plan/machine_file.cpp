@@ -102,8 +102,8 @@ class MachineReader {
 
  private:
   void read_host(const JsonObject& entry) {
-    refuse_unknown(entry,
-                   {"name", "ranks", "cores", "memory_bytes", "gflops", "front_us", "read", "products", "layers"});
+    refuse_unknown(entry, {"name", "ranks", "cores", "memory_bytes", "gflops", "front_us", "read", "products",
+                           "attention", "states", "layers"});
     MachineHost host{.name = text_or(entry, "name", fmt::format("host {}", machine_.hosts.size()))};
     if (const auto ranks = entry.array("ranks")) {
       for (const simdjson::dom::element element : *ranks) {
@@ -121,10 +121,13 @@ class MachineReader {
     host.memory_bytes = entry.integer("memory_bytes", 1, kMaxBytes).value_or(0);
     host.gflops = positive_or(entry, "gflops", 0);
     host.front_us = positive_or(entry, "front_us", 0);
-    each_object(entry, "read", [&](const JsonObject& figure) {
-      refuse_unknown(figure, {"threads", "bytes", "gb_s"});
-      host.read.push_back({threads_of(figure), bytes_of(figure), positive(figure, "gb_s")});
-    });
+    for (const auto& [key, figures] :
+         {std::pair{"read", &host.read}, {"attention", &host.attention}, {"states", &host.states}}) {
+      each_object(entry, key, [&](const JsonObject& figure) {
+        refuse_unknown(figure, {"threads", "bytes", "gb_s"});
+        figures->push_back({threads_of(figure), bytes_of(figure), positive(figure, "gb_s")});
+      });
+    }
     each_object(entry, "products", [&](const JsonObject& figure) {
       refuse_unknown(figure, {"format", "threads", "bytes", "gb_s"});
       host.products.push_back(
@@ -248,14 +251,20 @@ class MachineReader {
 
 nlohmann::json host_json(const MachineHost& host) {
   using nlohmann::json;
-  json read = json::array(), products = json::array(), layers = json::array();
-  for (const ReadFigure& f : host.read) read.push_back({{"threads", f.threads}, {"bytes", f.bytes}, {"gb_s", f.gb_s}});
+  json products = json::array(), layers = json::array();
+  const auto figures_json = [](std::span<const ReadFigure> figures) {
+    json list = json::array();
+    for (const ReadFigure& f : figures) list.push_back({{"threads", f.threads}, {"bytes", f.bytes}, {"gb_s", f.gb_s}});
+    return list;
+  };
   for (const ProductFigure& f : host.products)
     products.push_back({{"format", f.format}, {"threads", f.threads}, {"bytes", f.bytes}, {"gb_s", f.gb_s}});
   for (const LayerFigure& f : host.layers)
     layers.push_back({{"threads", f.threads}, {"attention_us", f.attention_us}, {"linear_us", f.linear_us}});
-  json object{{"name", host.name}, {"ranks", host.ranks},  {"cores", host.cores},
-              {"read", read},      {"products", products}, {"layers", layers}};
+  json object{{"name", host.name},    {"ranks", host.ranks}, {"cores", host.cores}, {"read", figures_json(host.read)},
+              {"products", products}, {"layers", layers}};
+  if (!host.attention.empty()) object["attention"] = figures_json(host.attention);
+  if (!host.states.empty()) object["states"] = figures_json(host.states);
   if (host.memory_bytes > 0) object["memory_bytes"] = host.memory_bytes;
   if (host.gflops > 0) object["gflops"] = host.gflops;
   if (host.front_us > 0) object["front_us"] = host.front_us;

@@ -127,6 +127,44 @@ ModelNumbers numbers_of(const ModelShape& shape) {
   return n;
 }
 
+ModelNumbers numbers_of(const NamedShape& shape) {
+  if (shape.architecture) return numbers_of(parse_model_shape(config_json(shape), std::string(shape.name)));
+  ModelNumbers n;
+  n.name = shape.checkpoint;
+  n.refusal = shape.experts.count > 0    ? fmt::format("it has {} experts; supported: dense MLPs", shape.experts.count)
+              : shape.latent.kv_rank > 0 ? "its attention is latent; supported: keys and values by head"
+                                         : "its architecture is none of those that are supported";
+  n.hidden = shape.hidden;
+  n.vocab = shape.vocab;
+  n.max_positions = shape.max_positions;
+  n.layers = shape.layers;
+  n.attention_layers = n.layers / shape.full_attention_interval;
+  n.linear_layers = n.layers - n.attention_layers;
+  n.tied_head = shape.tied_head;
+  n.q_heads = shape.q_heads;
+  n.kv_heads = shape.kv_heads;
+  n.head_dim = shape.head_dim;
+  // Where layers alternate, attention has an output gate (Qwen3-Next and its descendants).
+  n.q_rows = n.linear_layers > 0 ? 2 * n.head_dim : n.head_dim;
+  n.linear = shape.linear;
+  if (shape.latent.kv_rank > 0) {
+    n.q_rank = shape.latent.q_rank;
+    n.kv_rank = shape.latent.kv_rank;
+    n.rope_dim = shape.latent.rope_dim;
+    n.nope_dim = n.value_dim = shape.head_dim - n.rope_dim;
+    n.head_dim = n.value_dim;
+  }
+  n.intermediate = shape.intermediate;
+  n.experts = shape.experts.count;
+  n.active_experts = shape.experts.per_token;
+  n.expert_width = shape.experts.width;
+  n.shared_width = shape.experts.shared_width;
+  n.mlp_layers = n.experts > 0 ? shape.experts.dense_layers : n.layers;
+  n.expert_layers = n.layers - n.mlp_layers;
+  if (shape.name.starts_with("starcoder2")) n.mlp_matrices = 2;  // GELU without a gate
+  return n;
+}
+
 ModelNumbers parse_model_numbers(std::string_view json, const std::string& where) {
   std::string refusal;
   try {

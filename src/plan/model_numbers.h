@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-#include "geometry/model_shape.h"
+#include "geometry/named_shapes.h"
 
 namespace coprime {
 
@@ -39,6 +39,7 @@ struct ModelNumbers {
 };
 
 ModelNumbers numbers_of(const ModelShape& shape);
+ModelNumbers numbers_of(const NamedShape& shape);
 
 // Of any config.json. Where coprime would refuse it (parse_model_shape), `refusal` says why. Error(kModel) for text
 // that is no config, or lacks a count that no plan can do without: path, key, what was expected and found.

@@ -58,6 +58,18 @@ TEST(ModelNumbers, of_models_that_run_count_every_tensor_of_their_rules) {
   }
 }
 
+// As their makers count them, in G.
+TEST(ModelNumbers, of_named_shapes_add_up_to_the_models_sizes) {
+  const std::vector<std::pair<std::string, double>> sizes = {
+      {"llama-3.1-8b", 8.03},  {"qwen3.8-27b", 27},  {"qwen3-30b-a3b", 30.5}, {"qwen3-235b-a22b", 235},
+      {"gpt-oss-120b", 116.8}, {"glm-4.5-air", 106}, {"starcoder2-7b", 7.17}, {"minimax-m2", 229},
+      {"deepseek-v3", 671},    {"kimi-k2", 1026}};
+  for (const auto& [name, size] : sizes) {
+    const ModelNumbers model = numbers_of(named_shape(name));
+    EXPECT_NEAR(parameters_of(model, whole_load(model)).all() / 1e9, size, 0.02 * size) << name;
+  }
+}
+
 TEST(ModelNumbers, refuse_what_no_plan_can_be_made_of) {
   const auto refusal = [](std::string_view text) {
     try {

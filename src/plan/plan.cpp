@@ -53,8 +53,7 @@ RankMemory memory_of(const PlanInput& input, const Split& split, size_t rank) {
     memory.step_weights = real(input.weights[rank].step_bytes);
   }
   memory.kv_per_token = kv_elements(m, load) * input.kv_bytes;
-  // A state is read from one slot and written to another.
-  memory.state = 2 * state_floats(m, load) * kFloatBytes;
+  memory.state = real(input.state_slots) * state_floats(m, load) * kFloatBytes;
   memory.activations = activation_floats(m, load, std::max(input.step_rows, input.batch)) * kFloatBytes;
   const auto ranks = static_cast<int64_t>(split.held.size());
   if (ranks > 1) {
@@ -78,8 +77,13 @@ StepTime rank_time(const PlanInput& input, const Split& split, const RankMemory&
   StepTime time;
   const double ms_per_byte = 1e-6;  // at 1 GB/s
   time.weights = memory.step_weights / speed.product_gb_s(product_name(input.format), step) * ms_per_byte;
-  time.kv = real(input.batch) * kv / speed.read_gb_s(step) * ms_per_byte;
-  time.state = real(input.batch) * memory.state / speed.read_gb_s(step) * ms_per_byte;
+  // Keys and values that are kept in fewer bytes are widened: attention is then as fast by elements.
+  const double widened = kv * 4 / input.kv_bytes * real(input.batch);
+  time.kv =
+      std::max(widened / speed.attention_gb_s(widened), real(input.batch) * kv / speed.read_gb_s(step)) * ms_per_byte;
+  // A state is read and written.
+  const double state = 2 * state_floats(input.model, load) * kFloatBytes * real(input.batch);
+  time.state = state / speed.state_gb_s(state) * ms_per_byte;
   const LayerFigure layer = speed.layer();
   time.layers =
       load.layers *
@@ -88,26 +92,46 @@ StepTime rank_time(const PlanInput& input, const Split& split, const RankMemory&
   return time;
 }
 
-StepTime step_time(const PlanInput& input, const Split& split, std::span<const RankMemory> ranks,
-                   std::span<const size_t> placement) {
-  StepTime step;
-  for (size_t rank = 0; rank < ranks.size(); ++rank) {
-    const StepTime own = rank_time(input, split, ranks[rank], rank, placement);
-    if (split.in_turns) {
+// All `gates` of a step with so many rows, in microseconds.
+double gates_us(const PlanInput& input, const Split& split, std::span<const size_t> placement, double rows) {
+  // Of ranks in a row only two take part in an exchange.
+  const std::span<const size_t> members = split.in_turns && placement.size() > 2 ? placement.first(2) : placement;
+  double us = 0;
+  for (const GateUse& gate : split.gates)
+    us += real(gate.count) * machine_gate_us(input.machine, members, gate.row_bytes * rows);
+  return us;
+}
+
+void time_step(const PlanInput& input, std::span<const size_t> placement, SplitPlan* plan) {
+  StepTime& step = plan->step;
+  double all_own = 0;
+  for (size_t rank = 0; rank < plan->ranks.size(); ++rank) {
+    const StepTime own = rank_time(input, plan->split, plan->ranks[rank], rank, placement);
+    all_own += own.total();
+    if (plan->split.in_turns) {
       step.weights += own.weights, step.kv += own.kv, step.state += own.state, step.layers += own.layers;
     } else if (own.total() > step.total()) {
       step = own;
     }
   }
-  // Of ranks in a row only two take part in an exchange.
-  const std::span<const size_t> members = split.in_turns && placement.size() > 2 ? placement.first(2) : placement;
-  if (ranks.size() > 1) {
-    for (const GateUse& gate : split.gates)
-      step.gates +=
-          real(gate.count) * machine_gate_us(input.machine, members, gate.row_bytes * real(input.batch)) / 1e3;
-  }
+  step.gates = gates_us(input, plan->split, placement, real(input.batch)) / 1e3;
+  if (step.total() > 0) plan->gate_share = 1 - all_own / real(std::ssize(plan->ranks)) / step.total();
   step.front = input.machine.hosts[placement[0]].front_us / 1e3;
-  return step;
+}
+
+// A prompt as long as the context, in steps of step_rows rows: the multiplications of each token's weights, and gates.
+double prompt_seconds(const PlanInput& input, const Split& split, std::span<const size_t> placement) {
+  double slowest = 0;
+  for (size_t rank = 0; rank < split.held.size(); ++rank) {
+    const RankSpeed speed = rank_speed(input.machine, placement, rank);
+    if (speed.host->gflops <= 0) return 0;
+    const Parameters read = read_in_step(input.model, split.held[rank], 1);
+    const double products = 2 * (read.all() - read.embedding - read.head) * real(input.context),
+                 s = products / (speed.host->gflops / real(speed.on_host) * 1e9);
+    slowest = split.in_turns ? slowest + s : std::max(slowest, s);
+  }
+  const double rows = real(std::min(input.step_rows, input.context)), steps = std::ceil(real(input.context) / rows);
+  return slowest + steps * gates_us(input, split, placement, rows) / 1e6;
 }
 
 SplitPlan plan_split(const PlanInput& input, Split split, std::span<const size_t> placement) {
@@ -118,7 +142,8 @@ SplitPlan plan_split(const PlanInput& input, Split split, std::span<const size_t
   }
   if (!plan.split.unfit.empty()) return plan;
   for (size_t rank = 0; rank < plan.split.held.size(); ++rank) plan.ranks.push_back(memory_of(input, plan.split, rank));
-  plan.step = step_time(input, plan.split, plan.ranks, placement);
+  time_step(input, placement, &plan);
+  plan.prompt_s = prompt_seconds(input, plan.split, placement);
   return plan;
 }
 
@@ -247,6 +272,7 @@ Plan make_plan(PlanInput input) {
   const double whole_kv = kv_elements(input.model, whole) * input.kv_bytes;
   plan.kv_overhead = whole_kv > 0 ? most_kv * real(input.ranks) / whole_kv - 1 : 0;
 
+  plan.joined_by = machine_link_name(input.machine, placement);
   plan.links = link_costs(input, main);
   plan.rank_counts = rank_counts(input);
   plan.longest_context = longest_context(input, main, placement);

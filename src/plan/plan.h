@@ -33,6 +33,7 @@ struct PlanInput {
   double kv_bytes = 4;               // of an element of keys and values
   std::vector<RankWeights> weights;  // by rank, of the padded split; empty: counted from the shape
   int64_t step_rows = 256;           // of one step at most: what slots and activations are made for
+  int64_t state_slots = 1;           // of a sequence's recurrent state
   int64_t window_slots = 2;          // of a gate, a rank's own
   int64_t incoming_slots = 2;        // for each peer, where memory is not shared
   std::optional<DrafterInput> drafter;
@@ -56,6 +57,8 @@ struct SplitPlan {
   StepTime step;
   double gate_bytes = 0;  // that a rank sends to each peer, a step
   int64_t gates = 0;      // a step
+  double gate_share = 0;  // of the ranks' time in a step, the mean of them: exchanges, and waiting for the slowest
+  double prompt_s = 0;    // for a prompt as long as the context; 0: no host says how fast it multiplies
 };
 
 struct LinkCost {
@@ -87,6 +90,7 @@ struct Plan {
   size_t cheapest = 0;                                                  // of those that fit, by ms a token
   Parameters parameters;                                                // stock
   double padded_parameters = 0, busiest_overhead = 0, kv_overhead = 0;  // the two overheads as shares
+  std::string joined_by;                                                // what joins the slowest pair
   std::vector<LinkCost> links;
   std::vector<RankCountRow> rank_counts;  // 1 to 8
   int64_t longest_context = -1;           // that fits; -1: memory unknown, or no limit below the model's

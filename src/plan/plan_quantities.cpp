@@ -61,8 +61,7 @@ std::vector<Quantity> plan_quantities(const Plan& plan) {
   if (m.mlp_layers > 0) list.add("mlp_width", "MLP width", &PaddedCounts::width, &RankLoad::width, widths);
   list.add("expert_width", "expert width", &PaddedCounts::expert_width, &RankLoad::expert_width, widths);
   list.add("shared_expert_width", "shared expert", &PaddedCounts::shared_width, &RankLoad::shared_width, widths);
-  list.add("vocab", "vocabulary", &PaddedCounts::vocab, &RankLoad::vocab,
-           fmt::format("a multiple of {} x 64, dummies masked", ranks));
+  list.add("vocab", "vocabulary", &PaddedCounts::vocab, &RankLoad::vocab, fmt::format("a multiple of {} x 64", ranks));
   return list.take();
 }
 

@@ -70,7 +70,7 @@ TEST(Plan, counts_kv_state_and_slots_of_a_rank) {
   EXPECT_EQ(rank.kv_per_token, 16 * 2 * 2 * 256 * 4);
   // 48 layers, 6 key heads with 3 value heads of 128 x 128 each, and 3 taps of (128 + 128 + 3 * 128) channels; two
   // slots.
-  EXPECT_EQ(rank.state, 2.0 * 48 * 6 * (3 * 128 * 128 + 3 * (2 * 128 + 3 * 128)) * 4);
+  EXPECT_EQ(rank.state, 48.0 * 6 * (3 * 128 * 128 + 3 * (2 * 128 + 3 * 128)) * 4);
   EXPECT_EQ(rank.gate_slots, 2.0 * 256 * 5120 * 4);
   EXPECT_EQ(rank.scratch, 2.0 * 2 * 256 * 5120 * 4);
   EXPECT_EQ(plan.main().gates, 129);
@@ -105,6 +105,7 @@ TEST(Plan, of_a_dense_model_over_fast_links_says_that_ranks_help) {
   PlanInput input = input_of(kQwen27, 2);
   input.machine = machine_over("100g-rdma");
   const Plan plan = make_plan(input);
+  EXPECT_EQ(plan.joined_by, "100 Gb/s, RDMA");
   EXPECT_TRUE(says(plan, "2 ranks are 1.9")) << plan.verdict.back();
 }
 

@@ -39,11 +39,12 @@ std::string head(const Plan& plan) {
   if (input.exact) text += ", exact";
   text += fmt::format("\n{} layers", m.layers);
   if (m.linear_layers > 0) text += fmt::format(" ({} attention, {} linear)", m.attention_layers, m.linear_layers);
-  if (m.has_experts()) text += fmt::format(", {} experts of which {} are read", m.experts, m.active_experts);
-  text += fmt::format(", hidden size {}; {:.3g} G parameters; weights {} ({})\n", m.hidden, plan.parameters.all() / 1e9,
+  if (m.has_experts()) text += fmt::format(", {} experts, {} read for a token", m.experts, m.active_experts);
+  text += fmt::format(", hidden size {}; {:.3g} G parameters\nweights {}, {}\n", m.hidden, plan.parameters.all() / 1e9,
                       input.format.title, input.format_source);
   const Machine& machine = input.machine;
   text += fmt::format("machine {}: {}\n", machine.name, machine.source);
+  if (input.ranks > 1) text += fmt::format("ranks joined by {}\n", plan.joined_by);
   if (!machine.measured)
     text += "these are typical figures; yours: coprime probe --out here.json, then --machine here.json\n";
   return text;
@@ -56,9 +57,9 @@ std::string quantities(const Plan& plan) {
     text += fmt::format("{:<19}{:>8}{:>8}{:>8}  {:<22} {}\n", q.title, q.stock, q.padded,
                         *std::ranges::max_element(q.held), by_rank(q.real), q.reason);
   }
-  text += fmt::format("padding adds {} parameters; the busiest rank reads {} more than an even share, KV takes {}\n",
-                      percent(plan.padded_parameters / plan.parameters.all() - 1), percent(plan.busiest_overhead),
-                      percent(plan.kv_overhead));
+  text += fmt::format("padding: parameters {}, KV {}; the busiest rank reads {} beside an even share\n",
+                      percent(plan.padded_parameters / plan.parameters.all() - 1), percent(plan.kv_overhead),
+                      percent(plan.busiest_overhead));
   return text;
 }
 
@@ -72,11 +73,11 @@ std::string memory(const Plan& plan) {
                         size_text(m.kv_per_token), size_text(m.state), size_text(m.gate_slots), size_text(m.scratch),
                         size_text(m.activations));
   }
-  if (plan.memory_bytes > 0) {
+  if (plan.memory_bytes > 0 && plan.longest_context > 0) {
     text +=
-        fmt::format("with {} a rank, {} of {} tokens at most fit{}\n", size_text(plan.memory_bytes),
+        fmt::format("{} a rank hold {} of {} tokens at most{}\n", size_text(plan.memory_bytes),
                     input.batch == 1 ? "a sequence" : fmt::format("{} sequences", input.batch), plan.longest_context,
-                    plan.longest_context == input.model.max_positions ? " (the model's longest)" : "");
+                    plan.longest_context == input.model.max_positions ? ", the model's longest" : "");
   }
   return text;
 }
@@ -88,6 +89,8 @@ std::string step(const Plan& plan) {
                                  plan.input.context, ms_text(s.total()), tokens_s);
   text += fmt::format("weights {}  KV {}  state {}  gates {}  layers' other work {}  front {}\n", ms_text(s.weights),
                       ms_text(s.kv), ms_text(s.state), ms_text(s.gates), ms_text(s.layers), ms_text(s.front));
+  if (plan.main().prompt_s > 0)
+    text += fmt::format("A prompt of {} tokens: about {:.3g} s\n", plan.input.context, plan.main().prompt_s);
   return text;
 }
 
@@ -123,8 +126,8 @@ std::string splits(const Plan& plan) {
 }
 
 std::string rank_counts(const Plan& plan) {
-  std::string text = fmt::format("\n{:<7}{:>9}{:>9}{:>14}  {:<46}{}\n", "ranks", "step, ms", "speed-up", "weights read",
-                                 "vLLM, SGLang on GPUs", "MLC and such");
+  std::string text = fmt::format("\n{:<7}{:>9}{:>9}{:>14}  {:<50}{}\n", "ranks", "step, ms", "speed-up", "weights read",
+                                 "vLLM, SGLang on GPUs", "MLC");
   const double one = plan.rank_counts.front().step.total();
   for (const RankCountRow& row : plan.rank_counts) {
     const std::string others =
@@ -138,8 +141,8 @@ std::string rank_counts(const Plan& plan) {
       text += fmt::format("{:<7}{:>9}{:>9}{:>14}", row.ranks, "-", "-", "-");
     }
     std::string shown = others;
-    if (shown.size() > 45) shown = fmt::format("refuse: {}", short_reasons(plan.input.model, row.ranks));
-    text += fmt::format("  {:<46}{}\n", shown, strict);
+    if (shown.size() > 49) shown = fmt::format("refuse: {}", short_reasons(plan.input.model, row.ranks));
+    text += fmt::format("  {:<50}{}\n", shown, strict);
   }
   return text;
 }
@@ -150,10 +153,10 @@ std::string drafter(const Plan& plan) {
   const auto change = [](int64_t a, int64_t b) {
     return a == b ? fmt::format("{}", a) : fmt::format("{} -> {}", a, b);
   };
-  std::string text = fmt::format(
-      "\ndrafter {} ({}): query heads {}, KV heads {}, MLP width {}; {} on the busiest rank\n", d.model.name,
-      d.format.title, change(d.stock.q_heads, d.padded.q_heads), change(d.stock.kv_heads, d.padded.kv_heads),
-      change(d.stock.width, d.padded.width), size_text(d.bytes));
+  std::string text =
+      fmt::format("\ndrafter {} ({}), {} on the busiest rank\n", d.model.name, d.format.title, size_text(d.bytes));
+  text += fmt::format("query heads {}, KV heads {}, MLP width {}\n", change(d.stock.q_heads, d.padded.q_heads),
+                      change(d.stock.kv_heads, d.padded.kv_heads), change(d.stock.width, d.padded.width));
   text += d.shares_cache ? "its KV bytes a token equal the target's, so both share one cache\n"
                          : "no count of its KV heads has the target's KV bytes a token: it needs a cache of its own\n";
   return text;

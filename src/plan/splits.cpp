@@ -159,8 +159,7 @@ class Splitter {
     Split split{.kind = SplitKind::kSequence, .name = "sequence", .title = "KV along the sequence"};
     split.runs = false;
     const int64_t by_heads = m_.latent() ? 1 : std::gcd(m_.kv_heads, w_), by_tokens = w_ / by_heads;
-    if (by_tokens == 1)
-      split.unfit = fmt::format("{} ranks divide the {} KV heads: nothing is left to cut", w_, m_.kv_heads);
+    if (by_tokens == 1) split.unfit = fmt::format("{} ranks divide {} KV heads", w_, m_.kv_heads);
     const int64_t q_heads = ceil_div(m_.q_heads, by_heads), each = ceil_div(m_.q_heads, w_);
     split.gates = {{1 + 2 * m_.layers, row_bytes()},
                    {m_.attention_layers, static_cast<double>(q_heads * (m_.head_dim + 2) * kFloatBytes)}};

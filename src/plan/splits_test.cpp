@@ -18,7 +18,7 @@ TEST(PadCounts, for_three_ranks_are_the_known_ones_of_each_model) {
     EXPECT_EQ(counts.vocab, known.padded_vocab) << known.name;
     const auto width = [&](std::string_view format) {
       const PaddedCounts padded = pad_counts(numbers_of(known), plan_format(format), 3);
-      return known.experts ? padded.expert_width : padded.width;
+      return numbers_of(known).has_experts() ? padded.expert_width : padded.width;
     };
     EXPECT_EQ(width("mxfp4"), known.width_64) << known.name;
     EXPECT_EQ(width("fp8-block"), known.width_128) << known.name;
@@ -26,19 +26,19 @@ TEST(PadCounts, for_three_ranks_are_the_known_ones_of_each_model) {
 }
 
 TEST(PadCounts, of_smollm2_on_two_ranks_are_12_and_4) {
-  const PaddedCounts counts = pad_counts(numbers_of(kKnownModels[22]), plan_format("bf16"), 2);
+  const PaddedCounts counts = pad_counts(numbers_of(named_shape("smollm2-135m")), plan_format("bf16"), 2);
   EXPECT_EQ(counts.q_heads, 12);
   EXPECT_EQ(counts.kv_heads, 4);
 }
 
 TEST(PadCounts, follow_the_format_s_unit) {
-  const ModelNumbers qwen = numbers_of(kKnownModels[12]);
+  const ModelNumbers qwen = numbers_of(named_shape("qwen3.8-27b"));
   EXPECT_EQ(pad_counts(qwen, plan_format("mxfp4"), 3).width, 17472);
   EXPECT_EQ(pad_counts(qwen, plan_format("bf16"), 3).width, 17424);
 }
 
 TEST(PadCounts, of_latent_attention_fill_whole_blocks_of_fp8) {
-  const ModelNumbers kimi = numbers_of(kKnownModels[27]);
+  const ModelNumbers kimi = numbers_of(named_shape("kimi-k2"));
   EXPECT_EQ(pad_counts(kimi, plan_format("bf16"), 6).q_heads, 66);
   EXPECT_EQ(pad_counts(kimi, plan_format("fp8-block"), 6).q_heads, 72);
 }
@@ -69,14 +69,16 @@ TEST(Splits, overlapping_heads_give_each_rank_the_known_query_heads_and_the_kv_h
     EXPECT_EQ(split.held[0].q_heads, known.overlapping_q) << known.name;
     int64_t all = 0;
     for (const RankLoad& load : split.held) all += load.q_heads;
-    EXPECT_EQ(all, known.q_heads) << known.name;
+    EXPECT_EQ(all, numbers_of(known).q_heads) << known.name;
   }
-  const Split qwen = all_splits(numbers_of(kKnownModels[12]), plan_format("bf16"), {.ranks = 3, .pad_for = 3})[3];
+  const Split qwen =
+      all_splits(numbers_of(named_shape("qwen3.8-27b")), plan_format("bf16"), {.ranks = 3, .pad_for = 3})[3];
   for (const RankLoad& load : qwen.held) EXPECT_EQ(load.kv_heads, 2);
 }
 
 TEST(Splits, copies_of_kv_heads_cut_their_groups) {
-  const Split split = all_splits(numbers_of(kKnownModels[12]), plan_format("bf16"), {.ranks = 3, .pad_for = 3})[2];
+  const Split split =
+      all_splits(numbers_of(named_shape("qwen3.8-27b")), plan_format("bf16"), {.ranks = 3, .pad_for = 3})[2];
   ASSERT_EQ(split.kind, SplitKind::kReplicate);
   for (const RankLoad& load : split.held) {
     EXPECT_EQ(load.q_heads, 8);
@@ -137,8 +139,8 @@ TEST(Splits, every_head_and_column_is_held_once_where_nothing_is_copied) {
 }
 
 TEST(Splits, unequal_shares_follow_the_ranks_speed) {
-  const std::vector<Split> splits =
-      all_splits(numbers_of(kKnownModels[0]), plan_format("bf16"), {.ranks = 3, .pad_for = 3, .shares = {2, 1, 1}});
+  const std::vector<Split> splits = all_splits(numbers_of(named_shape("llama-3.1-8b")), plan_format("bf16"),
+                                               {.ranks = 3, .pad_for = 3, .shares = {2, 1, 1}});
   const Split& split = splits[4];
   ASSERT_EQ(split.kind, SplitKind::kShares);
   EXPECT_EQ(split.held[0].kv_heads, 4);

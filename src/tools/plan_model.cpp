@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "geometry/json.h"
+#include "geometry/named_shapes.h"
 #include "tools/shard_weights.h"
 
 namespace coprime {
@@ -101,11 +102,27 @@ std::optional<DType> plain_type(const PlanFormat& format) {
   return std::nullopt;
 }
 
+PlanModel of_name(const NamedShape& named, const std::string& format) {
+  PlanModel model;
+  model.numbers = numbers_of(named);
+  if (named.architecture) model.shape = parse_model_shape(config_json(named), std::string(named.name));
+  model.format = plan_format(format.empty() ? "bf16" : format);
+  model.format_source = format.empty() ? "assumed: --format says another" : "--format";
+  if (model.shape) model.shape->mlp_unit = model.format.mlp_unit;
+  return model;
+}
+
 }  // namespace
 
 PlanModel read_plan_model(const std::string& model, const std::string& format) {
   std::error_code ignored;
   if (std::filesystem::is_regular_file(model, ignored)) return of_file(model, format);
+  if (!std::filesystem::exists(model, ignored)) {
+    if (const NamedShape* const named = find_named_shape(model)) return of_name(*named, format);
+    std::string names;
+    for (const NamedShape& shape : named_shapes()) names += (names.empty() ? "" : ", ") + std::string(shape.name);
+    fail(ErrorKind::kUsage, "{}: no such folder or file, and no name of a model; names are {}", model, names);
+  }
   return of_folder(model, format);
 }
 

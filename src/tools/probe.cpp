@@ -33,6 +33,9 @@ Machine probe_host() {
   Machine machine{.name = "this host", .source = "coprime probe", .measured = true};
   probe_reads(cores, host);
   probe_products(cores, host);
+  probe_attention(cores, host);
+  probe_states(cores, host);
+  probe_arithmetic(cores, host);
   probe_layers(cores, host);
   probe_gates(cores, machine);
   machine.hosts.push_back(std::move(host));

@@ -16,6 +16,9 @@ struct ProbeCores {
 };
 void probe_reads(const ProbeCores& cores, MachineHost& host);
 void probe_products(const ProbeCores& cores, MachineHost& host);
+void probe_attention(const ProbeCores& cores, MachineHost& host);
+void probe_states(const ProbeCores& cores, MachineHost& host);
+void probe_arithmetic(const ProbeCores& cores, MachineHost& host);
 void probe_layers(const ProbeCores& cores, MachineHost& host);
 void probe_gates(const ProbeCores& cores, Machine& machine);
 

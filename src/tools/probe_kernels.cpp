@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "device/cpu/cpu_device.h"
 #include "device/packing.h"
+#include "state/cache.h"
 #include "tools/plain_read.h"
 #include "tools/probe.h"
 
@@ -13,7 +14,8 @@ namespace coprime {
 namespace {
 
 constexpr int64_t kMiB = int64_t{1} << 20, kColumns = 2048, kMatrixBytes = 2 * kMiB;
-constexpr double kLeastUs = 4e4;  // of one measurement
+constexpr int64_t kSmallBytes = 8 * kMiB, kMiddleBytes = 24 * kMiB, kLargeBytes = 96 * kMiB;
+constexpr double kLeastUs = 2e4;  // of one measurement
 
 constexpr DType kFormats[] = {DType::kBF16, DType::kF16,  DType::kF32,  DType::kQ4_0, DType::kQ4_1,
                               DType::kQ5_0, DType::kQ5_1, DType::kQ8_0, DType::kQ2_K, DType::kQ3_K,
@@ -42,7 +44,7 @@ double time_us(const Body& body) {
 // Matrices of one format that a step reads one after the other. Blocks hold small numbers: no scale is infinite.
 class Matrices {
  public:
-  Matrices(Device& device, DType type, int64_t bytes) {
+  Matrices(Device& device, DType type, int64_t bytes, int64_t rows = 1) {
     const int64_t tile = tile_bytes(type, kColumns), tiles = std::max<int64_t>(kMatrixBytes / tile, 1);
     const BlockShape block = block_shape(type);
     const std::vector<std::byte> row(static_cast<size_t>(kColumns / block.elements * block.bytes), std::byte{0x11});
@@ -53,31 +55,42 @@ class Matrices {
       const auto sink = device.pack(weight, type, WeightUse::kLinear);
       for (int64_t r = 0; r < weight.rows; ++r) sink->rows(r, 1, row);
     }
-    bytes_ = static_cast<double>(static_cast<int64_t>(weights_.size()) * tiles * tile);
-    out_ = Buffer(static_cast<size_t>(tiles * kTileRows) * sizeof(float));
+    matrix_bytes_ = tiles * tile;
+    out_ = Buffer(static_cast<size_t>(rows * tiles * kTileRows) * sizeof(float));
   }
 
-  double bytes() const { return bytes_; }
-  void multiply(Device& device, View x) {
-    for (const auto& weight : weights_) {
-      const LinearTask task{weight.get(), make_view(out_.as<float>(), x.rows, weight->rows)};
+  // The first matrices that together hold so many bytes; the bytes that `count` hold.
+  size_t count_of(int64_t bytes) const {
+    return std::min(weights_.size(), static_cast<size_t>((bytes + matrix_bytes_ - 1) / matrix_bytes_));
+  }
+  double bytes(size_t count) const { return static_cast<double>(static_cast<int64_t>(count) * matrix_bytes_); }
+
+  void multiply(Device& device, View x, size_t count) {
+    for (size_t i = 0; i < count; ++i) {
+      const LinearTask task{weights_[i].get(), make_view(out_.as<float>(), x.rows, weights_[i]->rows)};
       device.linear(x, {&task, 1});
     }
   }
 
  private:
   std::vector<std::unique_ptr<Weight>> weights_;
-  double bytes_ = 0;
+  int64_t matrix_bytes_ = 0;
   Buffer out_;
 };
+
+// The better of two rounds that lie apart: other programs disturb one of them less.
+constexpr int kRounds = 2;
 
 }  // namespace
 
 void probe_reads(const ProbeCores& cores, MachineHost& host) {
   for (const int threads : cores.threads) {
-    for (const int64_t bytes : {2 * kMiB, 16 * kMiB, 64 * kMiB, 256 * kMiB}) {
-      PlainRead read(bytes, threads);
-      host.read.push_back({threads, bytes, std::max(read.gb_s(), read.gb_s())});
+    for (const int64_t bytes : {2 * kMiB, 16 * kMiB, 64 * kMiB, 256 * kMiB}) host.read.push_back({threads, bytes, 0});
+  }
+  for (int round = 0; round < kRounds; ++round) {
+    for (ReadFigure& figure : host.read) {
+      PlainRead read(figure.bytes, static_cast<int>(figure.threads));
+      figure.gb_s = std::max(figure.gb_s, read.gb_s());
     }
   }
 }
@@ -85,17 +98,94 @@ void probe_reads(const ProbeCores& cores, MachineHost& host) {
 void probe_products(const ProbeCores& cores, MachineHost& host) {
   std::vector<float> row(static_cast<size_t>(kColumns), 0.5f);
   const View x = make_view(row.data(), 1, kColumns);
-  for (const int threads : std::set<int>{1, cores.cores}) {
-    const auto device = make_cpu_device({.threads = threads});
-    for (const DType type : kFormats) {
-      for (const int64_t bytes : {8 * kMiB, 96 * kMiB}) {
-        Matrices matrices(*device, type, bytes);
-        matrices.multiply(*device, x);
-        const double us = time_us([&] { matrices.multiply(*device, x); });
-        host.products.push_back({std::string(dtype_name(type)), threads, bytes, matrices.bytes() / us / 1e3});
+  for (const DType type : kFormats) {
+    const auto packer = make_cpu_device({});
+    Matrices matrices(*packer, type, kLargeBytes);
+    std::vector<ProductFigure> figures;
+    for (const int threads : std::set<int>{1, cores.cores}) {
+      for (const int64_t bytes : {kSmallBytes, kLargeBytes})
+        figures.push_back({std::string(dtype_name(type)), threads, bytes, 0});
+    }
+    for (int round = 0; round < kRounds; ++round) {
+      for (ProductFigure& figure : figures) {
+        const auto device = make_cpu_device({.threads = static_cast<int>(figure.threads)});
+        const size_t count = matrices.count_of(figure.bytes);
+        const double us = time_us([&] { matrices.multiply(*device, x, count); });
+        figure.gb_s = std::max(figure.gb_s, matrices.bytes(count) / us / 1e3);
       }
     }
+    std::ranges::copy(figures, std::back_inserter(host.products));
   }
+}
+
+// A row of queries, four to a KV head, over a context.
+void probe_attention(const ProbeCores& cores, MachineHost& host) {
+  constexpr int kKvHeads = 2, kGroup = 4, kDim = 128, kTokens = 2048;
+  std::vector<float> query(static_cast<size_t>(kKvHeads * kGroup * kDim), 0.01f), out = query;
+  const HeadsView q{query.data(), 1, std::ssize(query), kKvHeads * kGroup, kDim, kDim};
+  std::vector<int32_t> pages;
+  for (int page = 0; page < kTokens / kPageTokens; ++page) pages.push_back(page);
+  const SequenceSpan span{.num_rows = 1, .start = kTokens - 1, .pages = pages};
+  for (const int threads : std::set<int>{1, cores.cores}) {
+    const auto device = make_cpu_device({.threads = threads});
+    for (const int layers : {1, 32}) {
+      const Cache cache({.attention_layers = layers,
+                         .kv_heads = kKvHeads,
+                         .head_dim = kDim,
+                         .pages = static_cast<int>(pages.size())});
+      const auto step = [&] {
+        for (int layer = 0; layer < layers; ++layer)
+          device->attend(cache.kv(layer), {&span, 1}, q, 0.1f, make_view(out.data(), 1, std::ssize(out)));
+      };
+      std::fill_n(cache.kv(0).pages, cache.shape().kv_bytes(), std::byte{0x3c});  // committed, and no denormal numbers
+      double us = time_us(step);
+      for (int round = 1; round < kRounds; ++round) us = std::min(us, time_us(step));
+      const int64_t bytes = cache.shape().kv_bytes();
+      host.attention.push_back({threads, bytes, static_cast<double>(bytes) / us / 1e3});
+    }
+  }
+}
+
+// What a linear layer does to its state in a step, of heads as large models have them.
+void probe_states(const ProbeCores& cores, MachineHost& host) {
+  constexpr DeltaNetShape kShape{.key_heads = 4, .value_heads = 12, .key_dim = 128, .value_dim = 128, .taps = 4};
+  const int64_t channels = kShape.channels(), values = int64_t{kShape.value_heads} * kShape.value_dim;
+  std::vector<float> in(static_cast<size_t>(channels), 0.01f), out = in, b(kShape.value_heads, 0.1f), a = b,
+                                                               z(static_cast<size_t>(values), 0.1f), y = z,
+                                                               taps(static_cast<size_t>(channels * kShape.taps), 0.1f);
+  const SequenceSpan span{.num_rows = 1, .start = 100, .state_in = 0, .state_out = 0};
+  const auto row = [](std::vector<float>& values_of) { return make_view(values_of.data(), 1, std::ssize(values_of)); };
+  for (const int threads : std::set<int>{1, cores.cores}) {
+    const auto device = make_cpu_device({.threads = threads});
+    for (const int layers : {1, 32}) {
+      const Cache cache({.linear_layers = layers, .linear = kShape, .slots = 1});
+      const auto step = [&] {
+        for (int layer = 0; layer < layers; ++layer) {
+          const StateView state = cache.state(layer);
+          device->short_convolution(state, kShape, {&span, 1}, taps.data(), row(in), row(out));
+          device->delta_rule(state, kShape, {&span, 1}, row(out), row(b), row(a), b.data(), a.data(),
+                             DeltaNetForm::kChunked, row(y));
+          device->gated_norm(row(y), row(z), kShape.value_dim, z.data(), 1e-6f);
+        }
+      };
+      double us = time_us(step);
+      for (int round = 1; round < kRounds; ++round) us = std::min(us, time_us(step));
+      const int64_t bytes = 2 * cache.shape().state_bytes();
+      host.states.push_back({threads, bytes, static_cast<double>(bytes) / us / 1e3});
+    }
+  }
+}
+
+void probe_arithmetic(const ProbeCores& cores, MachineHost& host) {
+  constexpr int64_t kRows = 128;
+  const auto device = make_cpu_device({.threads = cores.cores});
+  Matrices matrices(*device, DType::kBF16, 4 * kMatrixBytes, kRows);
+  std::vector<float> rows(static_cast<size_t>(kRows * kColumns), 0.5f);
+  const View x = make_view(rows.data(), kRows, kColumns);
+  const size_t count = matrices.count_of(4 * kMatrixBytes);
+  const double us = time_us([&] { matrices.multiply(*device, x, count); });
+  // Two operations for each of the elements of two bytes.
+  host.gflops = static_cast<double>(kRows) * matrices.bytes(count) / us / 1e3;
 }
 
 }  // namespace coprime

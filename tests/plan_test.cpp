@@ -1,0 +1,128 @@
+// coprime plan and probe as a person meets them: what a plan says a rank holds is what a rank holds; a machine that a
+// probe measured can be planned with; what is wrong is said in one line.
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "checkpoint/test_checkpoints.h"
+#include "gguf_models.h"
+#include "program.h"
+#include "worlds.h"
+
+namespace coprime {
+namespace {
+
+using nlohmann::json;
+
+const std::string kModel = golden_directory("mini-qwen35").string();
+
+json plan_of(const std::string& model, int ranks, std::vector<std::string> more = {}) {
+  std::vector<std::string> arguments{"plan", "--model", model, "--ranks", std::to_string(ranks), "--json"};
+  arguments.insert(arguments.end(), more.begin(), more.end());
+  const ProgramResult result = run_program(arguments);
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  return json::parse(result.out);
+}
+
+void expect_the_bytes_of_a_run(const std::string& model, int ranks, std::vector<std::string> more = {}) {
+  std::vector<std::string> arguments{
+      "bench",           "--model", model,      "--ranks", std::to_string(ranks), "--json", "--prompt-tokens", "4",
+      "--decode-tokens", "2",       "--repeat", "1"};
+  arguments.insert(arguments.end(), more.begin(), more.end());
+  const ProgramResult result = run_program(arguments);
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  const json run = json::parse(result.out), plan = plan_of(model, ranks, more);
+  int64_t step_bytes = 0;
+  for (int rank = 0; rank < ranks; ++rank) {
+    const json& planned = plan["memory_by_rank"][static_cast<size_t>(rank)];
+    EXPECT_EQ(planned["weight_bytes"], run["ranks"][static_cast<size_t>(rank)]["weight_bytes"])
+        << model << " rank " << rank << " of " << ranks;
+    step_bytes += planned["step_weight_bytes"].get<int64_t>();
+  }
+  EXPECT_EQ(step_bytes, run["step_weight_bytes"]) << model << " on " << ranks;
+}
+
+TEST(PlanCommand, says_the_bytes_that_each_rank_holds) {
+  for (const int ranks : {1, 2, 3, 7}) expect_the_bytes_of_a_run(kModel, ranks);
+  expect_the_bytes_of_a_run(kModel, 2, {"--pad-for", "3"});
+  expect_the_bytes_of_a_run(kModel, 3, {"--exact"});
+  expect_the_bytes_of_a_run(golden_directory("llama-9q3kv-tied").string(), 2);
+  expect_the_bytes_of_a_run(golden_directory("qwen2-14q2kv-bias").string(), 4);
+}
+
+TEST(PlanCommand, says_the_bytes_of_gguf_files_whose_blocks_two_ranks_hold) {
+  const TemporaryFolder folder;
+  const std::filesystem::path file = folder / "model.gguf";
+  for (const DType type : {DType::kQ4_1, DType::kQ4_K}) {
+    write_random_gguf(golden_directory("llama-9q3kv-tied"), file, type, false);
+    for (const int ranks : {1, 2, 3}) expect_the_bytes_of_a_run(file.string(), ranks);
+  }
+}
+
+// A config alone counts as a checkpoint of the format would.
+TEST(PlanCommand, needs_no_weights) {
+  const TemporaryFolder folder;
+  std::filesystem::copy_file(std::filesystem::path(kModel) / "config.json", folder / "config.json");
+  const json alone = plan_of(folder.path().string(), 3), whole = plan_of(kModel, 3);
+  EXPECT_EQ(alone["memory_by_rank"], whole["memory_by_rank"]);
+  EXPECT_EQ(alone["format"], "bf16");
+}
+
+TEST(PlanCommand, takes_no_longer_than_50_ms) {
+  double best = 1;
+  for (int run = 0; run < 5; ++run)
+    best = std::min(best, run_program({"plan", "--model", kModel, "--ranks", "7"}).seconds);
+  EXPECT_LT(best, 0.05);
+}
+
+TEST(PlanCommand, writes_a_picture) {
+  const TemporaryFolder folder;
+  const std::filesystem::path svg = folder / "who.svg";
+  plan_of(kModel, 3, {"--svg", svg.string()});
+  std::ifstream file(svg);
+  std::string line;
+  std::getline(file, line);
+  EXPECT_TRUE(line.starts_with("<svg ")) << line;
+}
+
+TEST(PlanCommand, says_in_one_line_what_is_wrong) {
+  const TemporaryFolder folder;
+  const auto refusal = [&](std::vector<std::string> more, int exit_code) {
+    std::vector<std::string> arguments{"plan", "--model", kModel, "--ranks", "3"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    const ProgramResult result = run_program(arguments);
+    EXPECT_EQ(result.exit_code, exit_code) << result.err;
+    EXPECT_EQ(std::ranges::count(result.err, '\n'), 1) << result.err;
+    return result.err;
+  };
+  const std::string bad = (folder / "bad.json").string();
+  std::ofstream(bad) << R"({"hosts": [{"cores": "many"}]})";
+  EXPECT_EQ(refusal({"--machine", bad}, 3),
+            "coprime: " + bad + ": hosts[0].cores is \"many\"; expected an integer in 1..65536\n");
+  const ProgramResult nameless = run_program({"plan", "--model", "gpt-9", "--ranks", "2"});
+  EXPECT_EQ(nameless.exit_code, 2);
+  EXPECT_NE(nameless.err.find("gpt-9: no such folder or file, and no name of a model; names are smollm2-135m"),
+            std::string::npos);
+  EXPECT_NE(refusal({"--machine", "toaster"}, 2).find("none of the typical machines desktop"), std::string::npos);
+  EXPECT_NE(refusal({"--memory", "much"}, 2).find("--memory: expected bytes such as 24G"), std::string::npos);
+  EXPECT_NE(refusal({"--format", "fp2"}, 2).find("fp2 is no format that coprime knows; expected one of bf16"),
+            std::string::npos);
+  EXPECT_NE(refusal({"--svg", kModel + "/config.json"}, 2).find("this run reads it"), std::string::npos);
+}
+
+TEST(ProbeCommand, measures_a_machine_that_a_plan_reads_in_20_seconds) {
+  const TemporaryFolder folder;
+  const std::string file = (folder / "here.json").string();
+  const ProgramResult probe = run_program({"probe", "--out", file});
+  ASSERT_EQ(probe.exit_code, 0) << probe.err;
+  EXPECT_LT(probe.seconds, 20);
+  const json plan = plan_of(kModel, 2, {"--machine", file});
+  EXPECT_TRUE(plan["machine"]["measured"]);
+  EXPECT_GT(plan["step"]["gates_ms"], 0);
+  EXPECT_GT(plan["step"]["weights_ms"], 0);
+  EXPECT_GT(plan["step"]["layers_ms"], 0);
+}
+
+}  // namespace
+}  // namespace coprime
