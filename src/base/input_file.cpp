@@ -15,9 +15,14 @@ InputFile InputFile::open(const std::filesystem::path& path) {
   file.path_ = path;
   file.fd_ = UniqueFd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   struct stat status {};
-  if (!file.fd_ || ::fstat(file.fd_.get(), &status) != 0)
-    fail(ErrorKind::kModel, "{}: {}", path.string(), errno_text(errno));
-  if (!S_ISREG(status.st_mode)) fail(ErrorKind::kModel, "{}: not a regular file", path.string());
+  if (!file.fd_ || ::fstat(file.fd_.get(), &status) != 0) {
+    const int error = errno;
+    const bool absent = error == ENOENT || error == ENOTDIR;
+    fail(ErrorKind::kModel, "{}: {}: {}", path.string(), errno_text(error),
+         absent ? "check the path, or fetch the file" : "make it readable for this user");
+  }
+  if (!S_ISREG(status.st_mode))
+    fail(ErrorKind::kModel, "{}: not a regular file: expected the file itself, and no folder or pipe", path.string());
   file.bytes_ = static_cast<uint64_t>(status.st_size);
   return file;
 }

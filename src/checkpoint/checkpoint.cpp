@@ -4,7 +4,7 @@
 #include <unordered_set>
 
 #include "base/error.h"
-#include "geometry/json.h"
+#include "json/json.h"
 
 namespace coprime {
 namespace {

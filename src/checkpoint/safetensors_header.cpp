@@ -4,7 +4,7 @@
 
 #include "base/error.h"
 #include "checkpoint/safetensors.h"
-#include "geometry/json.h"
+#include "json/json.h"
 
 namespace coprime {
 namespace {

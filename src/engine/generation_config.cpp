@@ -1,50 +1,29 @@
 #include "engine/generation_config.h"
 
-#include <fstream>
-#include <nlohmann/json.hpp>
-
 #include "base/error.h"
+#include "json/json.h"
 
 namespace coprime {
 namespace {
 
-using nlohmann::json;
+constexpr int64_t kMaxBytes = 4 << 20;
 
-constexpr std::uintmax_t kMaxBytes = 1 << 20;
-constexpr int kMaxDepth = 16;
-
-json read_object(const std::filesystem::path& path) {
-  if (std::filesystem::file_size(path) > kMaxBytes)
-    fail(ErrorKind::kModel, "{}: larger than {} bytes", path.string(), kMaxBytes);
-  std::ifstream file(path);
-  try {
-    json object = json::parse(file, [](int depth, json::parse_event_t, json&) { return depth <= kMaxDepth; });
-    if (object.is_object()) return object;
-  } catch (const json::exception& error) {
-    fail(ErrorKind::kModel, "{}: not valid JSON ({}): fetch the file again", path.string(), error.what());
-  }
-  fail(ErrorKind::kModel, "{}: expected a JSON object", path.string());
-}
-
-void read_eos(const json& object, const std::filesystem::path& path, std::vector<int32_t>& eos) {
-  if (!object.contains("eos_token_id") || object["eos_token_id"].is_null()) return;
-  const json& value = object["eos_token_id"];
-  for (const json& id : value.is_array() ? value : json::array({value})) {
-    if (!id.is_number_integer() || id < 0 || id > INT32_MAX)
-      fail(ErrorKind::kModel, "{}: eos_token_id: found {}, expected token ids", path.string(), id.dump());
-    eos.push_back(id.get<int32_t>());
+void read_eos(const JsonObject& object, std::vector<int32_t>& eos) {
+  const auto value = object.find("eos_token_id");
+  if (!value) return;
+  const JsonNode node(*value, object.path("eos_token_id"));
+  if (value->is_array()) {
+    for (const JsonNode& id : node.items()) eos.push_back(static_cast<int32_t>(id.integer(0, INT32_MAX)));
+  } else {
+    eos.push_back(static_cast<int32_t>(node.integer(0, INT32_MAX)));
   }
 }
 
-double read_number(const json& object, const std::filesystem::path& path, const char* key, double otherwise,
-                   double least, double most) {
-  if (!object.contains(key) || object[key].is_null()) return otherwise;
-  const json& value = object[key];
-  if (!value.is_number() || !(value >= least && value <= most)) {
-    fail(ErrorKind::kModel, "{}: {}: found {}, expected a number from {} to {}", path.string(), key, value.dump(),
-         least, most);
-  }
-  return value.get<double>();
+double read_number(const JsonObject& object, const char* key, double otherwise, double least, double most) {
+  const double number = object.number(key).value_or(otherwise);
+  if (!(number >= least && number <= most))
+    fail(ErrorKind::kModel, "{} is {}; expected a number from {} to {}", object.path(key), number, least, most);
+  return number;
 }
 
 }  // namespace
@@ -53,21 +32,22 @@ GenerationConfig read_generation_config(const std::filesystem::path& directory) 
   GenerationConfig config;
   const auto path = directory / "generation_config.json", model_path = directory / "config.json";
   if (std::filesystem::exists(path)) {
-    const json object = read_object(path);
-    read_eos(object, path, config.eos);
+    const JsonDocument document(read_text_file(path, kMaxBytes), path.string());
+    const JsonObject object = document.root();
+    read_eos(object, config.eos);
     SamplingOptions& sampling = config.sampling;
-    const bool states_sampling = object.contains("temperature") || object.contains("top_k") || object.contains("top_p");
-    const bool do_sample = object.contains("do_sample") ? object["do_sample"] == true : states_sampling;
-    sampling.temperature = do_sample ? read_number(object, path, "temperature", 1.0, 0, 100) : 0;
-    sampling.top_k = static_cast<int>(read_number(object, path, "top_k", 0, 0, 1 << 24));
-    sampling.top_p = read_number(object, path, "top_p", 1, 0, 1);
-    sampling.min_p = read_number(object, path, "min_p", 0, 0, 1);
+    const bool states_sampling = object.has("temperature") || object.has("top_k") || object.has("top_p");
+    const bool do_sample = object.boolean("do_sample").value_or(states_sampling);
+    sampling.temperature = do_sample ? read_number(object, "temperature", 1.0, 0, 100) : 0;
+    sampling.top_k = static_cast<int>(object.integer("top_k", 0, 1 << 24).value_or(0));
+    sampling.top_p = read_number(object, "top_p", 1, 0, 1);
+    sampling.min_p = read_number(object, "min_p", 0, 0, 1);
   }
   if (config.eos.empty() && std::filesystem::exists(model_path)) {
-    const json object = read_object(model_path);
-    read_eos(object, model_path, config.eos);
-    if (config.eos.empty() && object.contains("text_config") && object["text_config"].is_object())
-      read_eos(object["text_config"], model_path, config.eos);
+    const JsonDocument document(read_text_file(model_path, kMaxBytes), model_path.string());
+    read_eos(document.root(), config.eos);
+    const auto text = document.root().object("text_config");
+    if (config.eos.empty() && text) read_eos(*text, config.eos);
   }
   return config;
 }

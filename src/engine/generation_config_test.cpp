@@ -56,9 +56,10 @@ TEST(GenerationConfig, falls_back_to_the_eos_of_the_config) {
 
 TEST(GenerationConfig, that_is_not_what_it_should_be_is_refused) {
   const Directory directory;
-  for (const char* text : {"", "[", "[]", "{\"eos_token_id\": -1}", "{\"eos_token_id\": \"a\"}",
-                           "{\"eos_token_id\": 1e30}", "{\"temperature\": \"hot\"}", "{\"temperature\": -1}",
-                           "{\"top_p\": 7, \"temperature\": 1}", "{\"top_k\": -2, \"temperature\": 1}"}) {
+  for (const char* text :
+       {"", "[", "[]", "{\"eos_token_id\": -1}", "{\"eos_token_id\": \"a\"}", "{\"eos_token_id\": 1e30}",
+        "{\"temperature\": \"hot\"}", "{\"temperature\": -1}", "{\"top_p\": 7, \"temperature\": 1}",
+        "{\"top_k\": 1, \"top_k\": 2}", "{\"top_k\": -2, \"temperature\": 1}"}) {
     directory.write("generation_config.json", text);
     try {
       read_generation_config(directory.path());

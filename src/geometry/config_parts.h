@@ -1,8 +1,8 @@
 // Parts of the reading of config.json: what is refused, and the rotary embedding. Internal to geometry.
 #pragma once
 
-#include "geometry/json.h"
 #include "geometry/model_shape.h"
+#include "json/json.h"
 
 namespace coprime {
 

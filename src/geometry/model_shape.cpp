@@ -6,7 +6,7 @@
 #include "base/error.h"
 #include "geometry/config_parts.h"
 #include "geometry/gguf_shape.h"
-#include "geometry/json.h"
+#include "json/json.h"
 
 namespace coprime {
 namespace {

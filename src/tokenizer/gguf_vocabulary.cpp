@@ -3,8 +3,8 @@
 #include <array>
 
 #include "base/error.h"
+#include "json/json.h"
 #include "tokenizer/chat.h"
-#include "tokenizer/json_node.h"
 #include "tokenizer/pipeline_spec.h"
 #include "tokenizer/text_table.h"
 #include "tokenizer/utf8.h"

@@ -58,7 +58,7 @@ void read_template(const JsonNode& node, TokenizerSpec* spec) {
     if (const auto special = piece.get("SpecialToken")) {
       const std::string_view name = special->need("id").text();
       for (const JsonNode& id : node.need("special_tokens").need(name).need("ids").items()) {
-        (texts == 0 ? before : after).push_back(id.token_id());
+        (texts == 0 ? before : after).push_back(token_id(id));
       }
     } else if (const auto text = piece.get("Sequence")) {
       if (text->need("id").text() != "A") text->need("id").refuse("\"A\"");

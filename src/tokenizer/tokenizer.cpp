@@ -1,9 +1,10 @@
 #include "tokenizer/tokenizer.h"
 
 #include <algorithm>
-#include <fstream>
+#include <filesystem>
 
 #include "base/error.h"
+#include "json/json.h"
 #include "tokenizer/added_tokens.h"
 #include "tokenizer/bpe.h"
 #include "tokenizer/byte_alphabet.h"
@@ -19,7 +20,8 @@ namespace coprime {
 namespace {
 
 constexpr size_t kMaxTextBytes = INT32_MAX;
-constexpr size_t kCacheFromBytes = 512;  // a shorter text is done before the cache's memory is cleared
+constexpr int64_t kMaxFileBytes = 256 << 20;  // of a tokenizer.json
+constexpr size_t kCacheFromBytes = 512;       // a shorter text is done before the cache's memory is cleared
 
 struct Token {
   int32_t id = 0;
@@ -41,18 +43,6 @@ std::vector<Token> tokens_of(const TokenizerSpec& spec) {
   const auto same_id = [](const Token& a, const Token& b) { return a.id == b.id; };
   tokens.erase(std::unique(tokens.begin(), tokens.end(), same_id), tokens.end());
   return tokens;
-}
-
-std::string read_file(const std::filesystem::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::string text;
-  for (size_t done = 0; file; text.resize(done)) {
-    text.resize(done + (1 << 20));
-    file.read(text.data() + done, 1 << 20);
-    done += static_cast<size_t>(file.gcount());
-  }
-  if (!file.eof()) fail(ErrorKind::kModel, "{}: cannot be read", path.string());
-  return text;
 }
 
 }  // namespace
@@ -114,9 +104,14 @@ Tokenizer Tokenizer::open(const std::filesystem::path& model) {
   if (std::filesystem::is_regular_file(model, ignored))
     return Tokenizer(std::make_unique<State>(read_gguf_vocabulary(GgufFile::open(model)), model.string()));
   const std::filesystem::path path = model / "tokenizer.json", config = model / "tokenizer_config.json";
-  Tokenizer tokenizer = parse(read_file(path), path.string());
+  if (!std::filesystem::exists(path, ignored)) {
+    fail(ErrorKind::kModel,
+         "{}: there is no such file; expected the model's tokenizer beside its weights: check the path, or fetch it",
+         path.string());
+  }
+  Tokenizer tokenizer = parse(read_text_file(path, kMaxFileBytes), path.string());
   if (std::filesystem::exists(config)) {
-    const int32_t eos = tokenizer.find(parse_eos_token(read_file(config), config.string()));
+    const int32_t eos = tokenizer.find(parse_eos_token(read_text_file(config, kMaxFileBytes), config.string()));
     if (eos >= 0) tokenizer.state_->eos.push_back(eos);
   }
   return tokenizer;

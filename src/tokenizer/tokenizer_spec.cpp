@@ -5,13 +5,15 @@
 #include <unordered_set>
 
 #include "base/error.h"
+#include "json/json.h"
 #include "tokenizer/byte_alphabet.h"
-#include "tokenizer/json_node.h"
 #include "tokenizer/pipeline_spec.h"
 #include "tokenizer/text_table.h"
 
 namespace coprime {
 namespace {
+
+constexpr size_t kMaxDepth = 1024;  // a tokenizer's parts nest
 
 TextTable read_vocab(const JsonNode& vocab, TokenizerSpec* spec) {
   const simdjson::dom::object object = vocab.object();
@@ -23,7 +25,7 @@ TextTable read_vocab(const JsonNode& vocab, TokenizerSpec* spec) {
   for (const auto& [text, value] : object) {
     int64_t id = -1;
     if (value.get(id) != simdjson::SUCCESS || id < 0 || id >= TokenizerSpec::kMaxTokens) {
-      JsonNode(value, fmt::format("{}.{}", vocab.path(), quoted(text))).token_id();  // says what is wrong
+      token_id(JsonNode(value, vocab.path_of(quoted(text))));  // says what is wrong
     }
     if (!ids.insert(text, static_cast<int32_t>(id))) {
       fail(ErrorKind::kModel, "{}: the token {} stands there twice", vocab.path(), quoted(text));
@@ -105,7 +107,7 @@ void read_added(const JsonNode& tokens, const TextTable& ids, TokenizerSpec* spe
   for (const JsonNode& node : tokens.items()) {
     AddedToken token;
     const std::string_view content = node.need("content").text();
-    token.id = node.need("id").token_id();
+    token.id = token_id(node.need("id"));
     token.content = content;
     token.single_word = node.flag_or("single_word", false);
     token.lstrip = node.flag_or("lstrip", false);
@@ -139,7 +141,7 @@ void check_ids(const TokenizerSpec& spec, const std::string& where) {
     for (const int32_t id : list) {
       const auto found = std::lower_bound(texts.begin(), texts.end(), std::pair(id, std::string_view()));
       if (found == texts.end() || found->first != id) {
-        fail(ErrorKind::kModel, "{}.post_processor: {} is no token's id", where, id);
+        fail(ErrorKind::kModel, "{}: post_processor: {} is no token's id", where, id);
       }
     }
   }
@@ -147,9 +149,16 @@ void check_ids(const TokenizerSpec& spec, const std::string& where) {
 
 }  // namespace
 
+int32_t token_id(const JsonNode& node) {
+  int64_t id = -1;
+  if (node.value().get(id) != simdjson::SUCCESS || id < 0 || id >= TokenizerSpec::kMaxTokens)
+    node.refuse(fmt::format("a token id from 0 to {}", TokenizerSpec::kMaxTokens - 1));
+  return static_cast<int32_t>(id);
+}
+
 TokenizerSpec parse_tokenizer_json(std::string_view json, const std::string& where) {
-  simdjson::dom::parser parser;
-  const JsonNode root = parse_json(&parser, json, where);
+  const JsonDocument document(json, where, kMaxDepth);
+  const JsonNode root = document.node();
   TokenizerSpec spec;
   const TextTable ids = read_model(root.need("model"), &spec);
   if (const auto added = root.get("added_tokens")) read_added(*added, ids, &spec);
@@ -159,8 +168,8 @@ TokenizerSpec parse_tokenizer_json(std::string_view json, const std::string& whe
 }
 
 std::string parse_eos_token(std::string_view json, const std::string& where) {
-  simdjson::dom::parser parser;
-  const std::optional<JsonNode> token = parse_json(&parser, json, where).get("eos_token");
+  const JsonDocument document(json, where, kMaxDepth);
+  const std::optional<JsonNode> token = document.node().get("eos_token");
   if (!token) return {};
   if (token->value().is_object()) return std::string(token->need("content").text());
   return std::string(token->text());

@@ -196,11 +196,11 @@ TEST(TokenizerFile, parts_that_are_not_supported_are_refused_by_name) {
   const std::string normalizer = R"("normalizer": null)", decoder = R"("decoder": {"type": "ByteLevel"})",
                     post = R"("post_processor": null)";
   const std::string pre = R"({"type": "ByteLevel", "add_prefix_space": false, "use_regex": false})";
-  EXPECT_REFUSED(normalizer, R"("normalizer": {"type": "Lowercase"})", "tiny.normalizer.type", "Lowercase", "NFC");
+  EXPECT_REFUSED(normalizer, R"("normalizer": {"type": "Lowercase"})", "tiny: normalizer.type", "Lowercase", "NFC");
   EXPECT_REFUSED(normalizer,
                  R"("normalizer": {"type": "Sequence", "normalizers": [{"type": "NFC"}, {"type": "NFKC"}]})",
                  "normalizers[1].type", "NFKC");
-  EXPECT_REFUSED(pre, R"({"type": "Metaspace"})", "tiny.pre_tokenizer.type", "Metaspace", "ByteLevel");
+  EXPECT_REFUSED(pre, R"({"type": "Metaspace"})", "tiny: pre_tokenizer.type", "Metaspace", "ByteLevel");
   EXPECT_REFUSED(pre, R"({"type": "Digits"})", "pre_tokenizer", "ByteLevel");
   EXPECT_REFUSED(pre, R"({"type": "Sequence", "pretokenizers": [{"type": "ByteLevel"}, {"type": "ByteLevel"}]})",
                  "ByteLevel");
@@ -209,10 +209,10 @@ TEST(TokenizerFile, parts_that_are_not_supported_are_refused_by_name) {
   EXPECT_REFUSED(pre, R"({"type": "Split", "behavior": "Isolated", "pattern": {"Regex": "a"}, "invert": true})",
                  "invert");
   EXPECT_REFUSED(pre, R"({"type": "Split", "behavior": "Isolated", "pattern": {"String": "a"}})", "Regex");
-  EXPECT_REFUSED(decoder, R"("decoder": {"type": "WordPiece"})", "tiny.decoder.type", "WordPiece");
+  EXPECT_REFUSED(decoder, R"("decoder": {"type": "WordPiece"})", "tiny: decoder.type", "WordPiece");
   EXPECT_REFUSED(decoder, R"("decoder": null)", "decoder");
   EXPECT_REFUSED(post, R"("post_processor": {"type": "BertProcessing"})", "post_processor.type", "BertProcessing");
-  EXPECT_REFUSED(R"("type": "BPE")", R"("type": "Unigram")", "tiny.model.type", "Unigram", "BPE");
+  EXPECT_REFUSED(R"("type": "BPE")", R"("type": "Unigram")", "tiny: model.type", "Unigram", "BPE");
   EXPECT_REFUSED(R"("type": "BPE")", R"("byte_fallback": true)", "byte_fallback");
   EXPECT_REFUSED(R"("type": "BPE")", R"("dropout": 0.1)", "dropout");
   EXPECT_REFUSED(R"("type": "BPE")", R"("unk_token": "a")", "unk_token");
@@ -237,13 +237,13 @@ TEST(TokenizerFile, template_processing_must_name_tokens_and_have_one_text) {
 TEST(TokenizerFile, ids_are_whole_unique_and_in_range) {
   const std::string vocab = R"("c": 2)";
   for (const char* id : {"-1", "16777216", "2147483648", "18446744073709551615", "1.5", "\"2\"", "null", "[2]"}) {
-    EXPECT_REFUSED(vocab, std::string("\"c\": ") + id, "tiny.model.vocab", "token id");
+    EXPECT_REFUSED(vocab, std::string("\"c\": ") + id, "tiny: model.vocab", "token id");
   }
-  EXPECT_REFUSED(R"("vocab": {)", R"("vocab": {}, "was": {)", "tiny.model.vocab", "no token");
+  EXPECT_REFUSED(R"("vocab": {)", R"("vocab": {}, "was": {)", "tiny: model.vocab", "no token");
   EXPECT_REFUSED(vocab, R"("c": 1)", "id 1 ", "\"b\"", "\"c\"");
   EXPECT_REFUSED(vocab, R"("c": 2, "c": 5)", "\"c\"", "twice");
   EXPECT_REFUSED(R"("id": 9)", R"("id": 2)", "id 2 ");
-  EXPECT_REFUSED(R"("id": 9, "content": "<s>")", R"("id": 9, "content": "ab")", "found 9", "3");
+  EXPECT_REFUSED(R"("id": 9, "content": "<s>")", R"("id": 9, "content": "ab")", "is 9", "3");
   EXPECT_REFUSED(R"("content": "<s>")", R"("content": "")", "content");
   EXPECT_EQ(tiny(vocab, R"("c": 2, "x": 16777215)").vocab_size(), 1 << 24);
 }

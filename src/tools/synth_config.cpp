@@ -3,7 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
-#include "geometry/json.h"
+#include "json/json.h"
 
 namespace coprime {
 namespace {
