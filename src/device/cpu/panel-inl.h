@@ -17,7 +17,7 @@ namespace coprime::HWY_NAMESPACE {
 #define COPRIME_UNROLL _Pragma("GCC unroll 16")
 
 // Rows of scalars that are worth taking at once, and rows of lanes for a count of them: the sums fill the registers.
-constexpr int kMaxQueries = kParts == 2 ? 5 : 6;
+constexpr int kMaxQueries = 6;
 constexpr int panel_width(int queries) { return kParts == 2 ? (queries == 1 ? 4 : queries <= 3 ? 2 : 1) : 4; }
 
 // A scalar in all lanes, loaded where it stands: GCC would keep it in a register that a sum needs.
