@@ -3,9 +3,6 @@
 //
 // Prints one line a case. Rates are of the fastest pass, the one that others on the machine disturbed least; a pass of
 // the product and one of its limit take turns.
-#include <immintrin.h>
-#include <time.h>
-
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
@@ -14,6 +11,7 @@
 #include "base/error.h"
 #include "device/cpu/cpu_device.h"
 #include "device/cpu/worker_pool.h"
+#include "machine_limits.h"
 #include "packing_rate.h"
 #include "tools/plain_read.h"
 
@@ -25,45 +23,6 @@ struct Options {
   int64_t dram_mib = 400;
   std::string isa = "amx", type = "BF16", math = "split";
 };
-
-// Of one thread's own CPU time, so that other work on the machine does not count; of the wall clock for several.
-double seconds(int threads) {
-  timespec time;
-  clock_gettime(threads == 1 ? CLOCK_THREAD_CPUTIME_ID : CLOCK_MONOTONIC, &time);
-  return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) * 1e-9;
-}
-
-double fastest(const std::vector<double>& times) { return *std::min_element(times.begin(), times.end()); }
-
-// ---- limits
-
-constexpr int64_t kFmaSteps = 200'000;
-constexpr int kFmaChains = 12;
-
-__attribute__((target("avx2,fma"))) float fma_avx2() {
-  __m256 sums[kFmaChains], a = _mm256_set1_ps(0.999f), b = _mm256_set1_ps(1e-3f);
-  for (int i = 0; i < kFmaChains; ++i) sums[i] = _mm256_set1_ps(static_cast<float>(i));  // equal chains would be merged
-  for (int64_t i = 0; i < kFmaSteps; ++i) {
-#pragma GCC unroll 12
-    for (__m256& sum : sums) sum = _mm256_fmadd_ps(sum, a, b);
-  }
-  for (const __m256& sum : sums) a = _mm256_add_ps(a, sum);
-  return _mm256_cvtss_f32(a);
-}
-
-__attribute__((target("avx512f"))) float fma_avx512() {
-  __m512 sums[kFmaChains], a = _mm512_set1_ps(0.999f), b = _mm512_set1_ps(1e-3f);
-  for (int i = 0; i < kFmaChains; ++i) sums[i] = _mm512_set1_ps(static_cast<float>(i));  // equal chains would be merged
-  for (int64_t i = 0; i < kFmaSteps; ++i) {
-#pragma GCC unroll 12
-    for (__m512& sum : sums) sum = _mm512_fmadd_ps(sum, a, b);
-  }
-  for (const __m512& sum : sums) a = _mm512_add_ps(a, sum);
-  return _mm512_cvtss_f32(a);
-}
-
-// Floating-point operations of one call on one thread.
-double fma_operations(Isa isa) { return 2.0 * (isa >= Isa::kAvx512 ? 16 : 8) * kFmaChains * kFmaSteps; }
 
 // ---- products
 
@@ -226,7 +185,7 @@ void prefill(Device& device, WorkerPool& pool, Isa isa, const std::vector<Produc
     product_times.push_back(seconds(pool.threads()) - start);
     start = seconds(pool.threads());
     pool.run([&](int thread) {
-      const float value = isa >= Isa::kAvx512 ? fma_avx512() : fma_avx2();
+      const float value = multiply_add_much(isa);
       if (thread == 0) sink = value;
     });
     peak_times.push_back(seconds(pool.threads()) - start);

@@ -11,6 +11,7 @@
 #include <cmath>
 #include <cstdio>
 
+#include "base/percentile.h"
 #include "busy_work.h"
 #include "gate/testing.h"
 #include "loopback_mesh.h"
@@ -72,11 +73,6 @@ void run_rank(const Options& options, Exchange& exchange, BareExchange& bare, in
   }
   const float expected = static_cast<float>(options.ranks * (options.ranks + 1)) / 2;
   if (std::ranges::count(sum, expected) != static_cast<ptrdiff_t>(count)) fail(ErrorKind::kInternal, "a wrong sum");
-}
-
-double percentile(std::vector<double> values, double share) {
-  std::ranges::sort(values);
-  return values[static_cast<size_t>(share * static_cast<double>(values.size() - 1))];
 }
 
 void run(const Options& options) {

@@ -11,6 +11,7 @@
 #include <cstdio>
 #include <fstream>
 
+#include "base/percentile.h"
 #include "checkpoint/safetensors.h"
 #include "collective/gate_observer.h"
 #include "device/cpu/cpu_device.h"
@@ -128,11 +129,6 @@ void run_rank(const Options& options, const testing::TestWorld& world, int rank,
     for (int64_t gate = 0; gate < gates; ++gate) bare.run(in.data(), sum.data(), count);
     rounds.bare_ns[step] = (now_ns() - begin_ns) / gates;
   }
-}
-
-double percentile(std::vector<double> values, double share) {
-  std::ranges::sort(values);
-  return values[static_cast<size_t>(share * static_cast<double>(values.size() - 1))];
 }
 
 void run_bench(Options options) {

@@ -259,6 +259,26 @@ TEST(Refusals, of_rdma_that_was_asked_for_by_name) {
   EXPECT_EQ(nlohmann::json::parse(link.out)["pairs"].size(), 0u) << link.out;
 }
 
+const std::string kAttempts = fmt::format("{}/coprime-attempts-{}", testing::TempDir(), ::getpid());
+
+void without_memory_and_with_a_device_that_makes_no_pair() {
+  limit_shared_memory();
+  with_a_device_that_makes_no_pair();
+  ::setenv("FAKE_VERBS_ATTEMPTS", kAttempts.c_str(), 1);
+}
+
+TEST(Link, tries_a_device_that_makes_no_pair_once_and_measures_over_tcp) {
+  const ProgramResult link = run_program({"link", "--ranks", "2", "--sizes", "4K,8K", "--repeat", "5"},
+                                         without_memory_and_with_a_device_that_makes_no_pair);
+  const uintmax_t attempts = std::filesystem::file_size(kAttempts);
+  std::filesystem::remove(kAttempts);
+  EXPECT_EQ(link.exit_code, 0) << link.err;
+  EXPECT_NE(link.err.find("ranks 0 and 1 use tcp, not verbs: broken0 makes no queue pair"), std::string::npos)
+      << link.err;
+  EXPECT_LE(attempts, 2u);  // by each rank, in the first of four trials
+  EXPECT_GE(attempts, 1u);
+}
+
 TEST(Link, measures_pairs_and_gates_and_what_a_token_costs) {
   for (const std::string link : {"auto", "tcp", "ucx"}) {
     const std::vector<std::string> flags{"link",    "--ranks",  "3",        "--link", link,

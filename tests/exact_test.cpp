@@ -73,8 +73,8 @@ TEST_P(Exact, alone_and_in_a_batch_give_the_same_bits) {
   }
 }
 
-TEST_P(Exact, half_precision_keys_and_values_keep_it) {
-  for (DType kv : {DType::kF16, DType::kBF16}) {
+TEST_P(Exact, narrow_keys_and_values_keep_it) {
+  for (DType kv : {DType::kF16, DType::kBF16, DType::kF8E4M3}) {
     WorldOptions one = world(1), three = world(3);
     one.kv_type = three.kv_type = kv;
     three.max_rows = 17;

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <fstream>
 
 #include "checkpoint/safetensors.h"
 #include "checkpoint/test_checkpoints.h"
@@ -231,6 +232,30 @@ TEST_F(SmolLm2, answers_on_the_command_line_with_the_prompt_that_its_template_ma
             std::string::npos)
       << run.out;
   EXPECT_NE(run.out.find(fmt::format("\"prompt_tokens\":{}", prompt_.size())), std::string::npos) << run.out;
+}
+
+TEST_F(SmolLm2, without_an_end_or_a_chat_template_it_says_so_on_the_command_line) {
+  const TemporaryFolder folder;
+  const auto copy = folder / "model.gguf";
+  std::filesystem::copy_file(file_, copy);
+  std::fstream stream(copy, std::ios::in | std::ios::out | std::ios::binary);
+  std::string head(4 << 20, 0);
+  stream.read(head.data(), static_cast<std::streamsize>(head.size()));
+  for (const std::string key : {"tokenizer.ggml.eos_token_id", "tokenizer.chat_template"}) {
+    const size_t at = head.find(key);
+    ASSERT_NE(at, std::string::npos) << key;
+    stream.seekp(static_cast<std::streamoff>(at));
+    stream << std::string(key.size(), 'x');  // a key that nobody knows
+  }
+  stream.close();
+  const ProgramResult result =
+      run_program({"generate", "--model", copy.string(), "--chat", "Hi", "--max-tokens", "4", "--temperature", "0"});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_NE(result.err.find("names no token that ends a text"), std::string::npos) << result.err;
+  EXPECT_NE(result.err.find("has no chat template"), std::string::npos) << result.err;
+  const ProgramResult whole =
+      run_program({"generate", "--model", file_.string(), "--chat", "Hi", "--max-tokens", "4", "--temperature", "0"});
+  EXPECT_EQ(whole.err, "");
 }
 
 TEST_F(SmolLm2, cut_short_it_is_refused_on_the_command_line) {

@@ -101,6 +101,24 @@ TEST_P(GoldenWorld, greedy_tokens_are_those_of_transformers_wherever_the_margin_
   }
 }
 
+// What docs/keys-and-values.md says that each type costs in the logits of the embedded model.
+TEST(KeysAndValues, of_each_type_cost_as_much_as_is_said_and_no_more) {
+  const Golden golden = read_golden("mini-qwen35");
+  for (const auto& [type, most] : {std::pair{DType::kF16, 9e-3f}, {DType::kBF16, 5e-2f}, {DType::kF8E4M3, 1.0f}}) {
+    for (const Isa isa : {Isa::kAvx512, Isa::kReference}) {
+      WorldOptions options = thread_world(golden, isa == Isa::kReference ? 1 : 3);
+      options.kv_type = type;
+      options.isa = {isa};
+      float worst = 0;
+      for (const GoldenCase& c : golden.cases)
+        worst = std::max(worst, largest_difference(logits_of(options, c), c.logits));
+      EXPECT_LE(worst, most) << dtype_name(type) << " " << isa_name(isa);
+      EXPECT_GE(worst, most / 4) << "what is said is too much: " << dtype_name(type) << " " << isa_name(isa);
+      std::printf("%s %s: %g\n", dtype_name(type).data(), isa_name(isa).data(), worst);
+    }
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Goldens, GoldenWorld, testing::ValuesIn(cases()), name_of);
 
 }  // namespace

@@ -193,10 +193,10 @@ TEST(Join, with_wire_auth_the_answer_is_the_same_and_the_links_say_so) {
   EXPECT_EQ(rank.end(), 0) << rank.log();
 }
 
-TEST(Join, the_front_says_who_is_missing_and_gives_up_after_its_time) {
+TEST(Join, the_front_soon_says_who_is_missing_and_gives_up_after_its_time) {
   const std::string port = free_port();
   const ProgramResult result = run_program(
-      generate_words({"--ranks", "3", "--remote", "2", "--listen", "127.0.0.1:" + port, "--join-timeout", "4"}));
+      generate_words({"--ranks", "3", "--remote", "2", "--listen", "127.0.0.1:" + port, "--join-timeout", "2"}));
   EXPECT_EQ(result.exit_code, 4);
   EXPECT_NE(result.err.find("waiting for ranks 1, 2 of 3 to join at 127.0.0.1:" + port), std::string::npos);
   EXPECT_NE(result.err.find("ranks 1, 2 did not join"), std::string::npos) << result.err;

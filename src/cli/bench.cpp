@@ -4,19 +4,8 @@
 #include "base/error.h"
 #include "cli/commands.h"
 #include "cli/outputs.h"
-#include "transport/wait_policy.h"
 
 namespace coprime {
-namespace {
-
-// As many as the ranks of this host compute with.
-int threads_of(const WorldOptions& options) {
-  const int ranks = std::max(options.plan.ranks - options.remote.ranks, 1), cores = usable_cores();
-  return options.threads > 0 ? ranks * options.threads : std::max(cores / ranks, 1) * ranks;
-}
-
-}  // namespace
-
 void run_bench(const WorldSettings& world, const BenchSettings& settings) {
   const int64_t begin_us = now_us();
   WorldOptions options = world.options();
@@ -33,8 +22,7 @@ void run_bench(const WorldSettings& world, const BenchSettings& settings) {
   const BenchOptions measured{.prompt_tokens = settings.prompt_tokens,
                               .decode_tokens = settings.decode_tokens,
                               .batch = settings.batch,
-                              .repeat = settings.repeat,
-                              .read_threads = threads_of(options)};
+                              .repeat = settings.repeat};
   const BenchFigures figures = measure_bench(front, measured);
   const std::string text = settings.json ? bench_json(front, measured, figures, start_ms) + "\n"
                                          : bench_text(front, measured, figures, start_ms);

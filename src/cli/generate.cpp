@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "cli/commands.h"
 #include "cli/outputs.h"
+#include "cli/prompt_progress.h"
 #include "cli/report.h"
 #include "cli/trace_output.h"
 #include "engine/generation.h"
@@ -99,8 +100,14 @@ void run_generate(const WorldSettings& world, const GenerateSettings& settings) 
   request.max_tokens = options.context - prompt;
   const TraceOutput trace(settings.trace, world.model);
   request.trace = trace.wanted();
+  if (request.eos.empty())
+    print_report("the model names no token that ends a text: it goes on to --max-tokens or the end of the context");
+  if (settings.chat && tokenizer.lacks_chat_template())
+    print_report("the file has no chat template: the message is put in the form that its vocabulary has tokens for");
   Front front(options);
   const int64_t start_us = now_us() - begin_us;
+  PromptProgress progress = PromptProgress::on_terminal();
+  request.read = [&](int64_t tokens) { progress.read(tokens, prompt, now_us()); };
 
   std::string text;
   Utf8Stream utf8;

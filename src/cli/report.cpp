@@ -2,6 +2,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "tools/ranks_report.h"
+
 namespace coprime {
 namespace {
 
@@ -60,11 +62,9 @@ std::string GenerateReport::table() const {
   table += fmt::format("widths   {}, {}\n", count_text("MLP", stock.intermediate, padded.intermediate),
                        count_text("vocabulary", stock.vocab, padded.vocab));
   for (int rank = 0; rank < plan.ranks(); ++rank) {
-    const RankReady& ready = front.ranks()[static_cast<size_t>(rank)];
     const Counts local = plan.local(rank);
-    table += fmt::format("rank {:<3} {} query, {} KV heads; {:.2f} MiB weights, {:.2f} MiB cache; {}\n", rank,
-                         local.q_heads, local.kv_heads, static_cast<double>(ready.weight_bytes) / 1048576,
-                         static_cast<double>(ready.cache_bytes) / 1048576, ready.device);
+    table += fmt::format("rank {:<3} {} query, {} KV heads; {}\n", rank, local.q_heads, local.kv_heads,
+                         rank_text(front.ranks()[static_cast<size_t>(rank)]));
   }
   table +=
       fmt::format("tokens   {} in, {} out; first after {:.1f} ms, then {:.0f} tokens/s; ready after {:.0f} ms\n",
@@ -77,13 +77,6 @@ std::string GenerateReport::table() const {
 
 std::string GenerateReport::json() const {
   using nlohmann::json;
-  json ranks = json::array();
-  for (const RankReady& ready : front.ranks()) {
-    ranks.push_back({{"device", ready.device},
-                     {"weight_bytes", ready.weight_bytes},
-                     {"cache_bytes", ready.cache_bytes},
-                     {"resident_bytes", ready.resident_bytes}});
-  }
   const json object{{"text", text},
                     {"ids", generation.ids},
                     {"prompt_tokens", request.prompt.size()},
@@ -94,7 +87,7 @@ std::string GenerateReport::json() const {
                     {"link_notes", front.link_notes()},
                     {"stock", counts_json(front.plan().stock())},
                     {"padded", counts_json(front.plan().padded())},
-                    {"ranks", ranks},
+                    {"ranks", ranks_json(front.ranks())},
                     {"unused_tensors", front.ranks()[0].unused},
                     {"start_ms", static_cast<double>(start_us) / 1e3},
                     {"first_token_ms", static_cast<double>(generation.first_token_us) / 1e3},

@@ -10,6 +10,7 @@
 
 #include "base/limits.h"
 #include "cli/invitation.h"
+#include "engine/core_plan.h"
 #include "gate/constants.h"
 
 namespace coprime {
@@ -93,8 +94,9 @@ void print_report(const std::string& line) {
 void add_world_flags(CLI::App& app, WorldSettings& s) {
   add(app, "--model", s.model, "the model: a folder with config.json, safetensors and tokenizer.json, or a GGUF file")
       ->required();
-  add_ranks_flags(app, s.ranks, 1,
-                  "number of ranks, 1 to 16, any of them [as many as come from elsewhere, one at least]");
+  add_ranks_flags(
+      app, s.ranks, 1,
+      "number of ranks, 1 to 16, any of them [as many as come from elsewhere, or one a NUMA node of this host]");
   add(app, "--threads", s.threads, "threads a rank; 0 shares the cores out")
       ->check(in_range(0, 1024))
       ->capture_default_str();
@@ -103,8 +105,8 @@ void add_world_flags(CLI::App& app, WorldSettings& s) {
       "bits or more), in one (fast: 8 bits)")
       ->check(CLI::IsMember({"f32", "split", "fast"}))
       ->capture_default_str();
-  add(app, "--kv", s.kv, "type of cached keys and values")
-      ->check(CLI::IsMember({"f32", "f16", "bf16"}))
+  add(app, "--kv", s.kv, "type of cached keys and values; fp8: e4m3 with a scale for each token and head")
+      ->check(CLI::IsMember({"f32", "f16", "bf16", "fp8"}))
       ->capture_default_str();
   add(app, "--exact", s.exact, "the same bits at every rank count, batch and chunking; a second exchange a gate");
   add(app, "--pad-for", s.pad_for, "widen the geometry for this many ranks; 0: as many as run")
@@ -321,10 +323,18 @@ WorldOptions WorldSettings::options() const {
   WorldOptions options;
   options.model = model;
   options.remote = ranks.remote_options();
-  options.plan = {.ranks = ranks.count(options.remote, 1), .pad_for = pad_for, .mlp_width = mlp_width, .exact = exact};
+  // Of this host alone and by nobody's word: one for each of its nodes.
+  const int least = options.remote.ranks == 0 ? default_ranks(read_host_cores()) : 1;
+  options.plan = {.ranks = ranks.count(options.remote, std::min(least, kMaxRanks)),
+                  .pad_for = pad_for,
+                  .mlp_width = mlp_width,
+                  .exact = exact};
   options.link = ranks.wish();
   options.math = math == "f32" ? MathMode::kF32 : math == "fast" ? MathMode::kFast : MathMode::kSplit;
-  options.kv_type = kv == "f16" ? DType::kF16 : kv == "bf16" ? DType::kBF16 : DType::kF32;
+  options.kv_type = kv == "f16"    ? DType::kF16
+                    : kv == "bf16" ? DType::kBF16
+                    : kv == "fp8"  ? DType::kF8E4M3
+                                   : DType::kF32;
   options.threads = threads;
   options.isa = {isa == "reference" ? Isa::kReference
                  : isa == "avx2"    ? Isa::kAvx2

@@ -77,12 +77,9 @@ void Communicator::finish_gate() {
 }
 
 void Communicator::end_phase(GatePhase phase, size_t bytes) {
-  if (!timed()) return;
+  if (!timed() || (phase != GatePhase::kFold && observers_.empty())) return;
   const int64_t begin_ns = std::exchange(phase_begin_ns_, now_ns());
-  if (ranks() > 1) {
-    statistics_.time_ns += phase_begin_ns_ - begin_ns;
-    if (phase == GatePhase::kWait) statistics_.wait_ns += phase_begin_ns_ - begin_ns;
-  }
+  if (ranks() > 1) statistics_.time_ns += phase_begin_ns_ - begin_ns;
   for (GateObserver* observer : observers_) {
     observer->phase_ended(schedule_[static_cast<size_t>(next_entry_)],
                           {phase, next_entry_, exchange_->sequence(), bytes, begin_ns, phase_begin_ns_});

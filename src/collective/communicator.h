@@ -35,7 +35,6 @@ struct GatherPart {
 struct GateStatistics {
   uint64_t gates = 0;
   int64_t time_ns = 0;  // from publish to the end of the fold
-  int64_t wait_ns = 0;  // of it, until the peers' contributions were there
   uint64_t bytes = 0;   // sent by this rank to each peer
 };
 
@@ -82,7 +81,8 @@ class Communicator {
   const GateEntry& begin_gate(int entry, int rows);
   void finish_gate();
 
-  // The clock is read once between two phases. A world of one that nobody watches has none to tell apart.
+  // The clock is read once between two phases where somebody watches, else at a gate's ends alone. A world of one that
+  // nobody watches has no time to tell.
   bool timed() const { return ranks() > 1 || !observers_.empty(); }
   void begin_phases() {
     if (timed()) phase_begin_ns_ = now_ns();

@@ -251,12 +251,14 @@ TEST(Communicator, statistics_count_gates_bytes_and_time) {
   run_threads(3, [&](int rank) {
     const auto device = make_reference_device();
     Communicator communicator(world.join(rank));
+    const int64_t begin_ns = now_ns();
     run_steps(communicator, *device, kColumns, std::array{2, 300});
+    const int64_t all_ns = now_ns() - begin_ns;
     const GateStatistics& statistics = communicator.statistics();
     EXPECT_EQ(statistics.gates, 10u);
     EXPECT_EQ(statistics.bytes, 5u * (2 * 256 + 2 * 100 * 256));
     EXPECT_GT(statistics.time_ns, 0);
-    EXPECT_LE(statistics.wait_ns, statistics.time_ns);
+    EXPECT_LE(statistics.time_ns, all_ns);
   });
 }
 

@@ -114,8 +114,8 @@ class Device {
 
   // Causal attention of every row over the pages: row at position p sees tokens [0, p]. Query head h reads KV head
   // h / (q.heads / kv.kv_heads). out[row][h] = softmax(scale * q k^T) v, [rows, heads * head_dim]. Folded over the
-  // pages in token order, each page's sums in one fixed order, so that no split of the rows into steps or spans changes
-  // a bit.
+  // pages, and over partials of some pages each, in token order, each one's sums in one fixed order, so that no split
+  // of the rows into steps or spans changes a bit.
   virtual void attend(const KvView& kv, std::span<const SequenceSpan> spans, HeadsView q, float scale, View out) = 0;
   virtual OrderClass attention_order() const = 0;
 

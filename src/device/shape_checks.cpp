@@ -58,7 +58,7 @@ void check_norm_rope(const HeadsView& x, View cosines, View sines) {
 }
 
 void check_kv(const KvView& kv, std::span<const SequenceSpan> spans, int64_t rows) {
-  COPRIME_CHECK(is_float(kv.type), "{}", dtype_name(kv.type));
+  COPRIME_CHECK(is_float(kv.type) || kv.scaled(), "{}", dtype_name(kv.type));
   check_spans(spans, rows);
   for (const SequenceSpan& span : spans) {
     COPRIME_CHECK(static_cast<int64_t>(span.pages.size()) * kPageTokens >= span.start + span.num_rows,

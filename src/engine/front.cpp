@@ -37,7 +37,7 @@ void check_cache_memory(const ShardPlan& plan, const WorldOptions& options, int6
   if (bytes < available_bytes) return;
   fail(ErrorKind::kUsage,
        "{} sequence{} of {} tokens need {} MiB of keys, values and states on this host, {} MiB are available: ask for "
-       "fewer or shorter ones, or for --kv f16",
+       "fewer or shorter ones, or for --kv f16 or fp8",
        options.sequences, options.sequences == 1 ? "" : "s", options.context, bytes >> 20, available_bytes >> 20);
 }
 

@@ -67,6 +67,7 @@ Generation generate(Front& front, const GenerationRequest& request, const std::f
       generation.traces.push_back(front.trace());
       generation.traces.back().name = prefill ? fmt::format("prefill of {} rows", rows) : "decode";
     }
+    if (prefill && request.read) request.read(position);
     if (position < prompt) continue;
 
     std::vector<Candidate> candidates = logits[0].best;

@@ -20,7 +20,9 @@ struct GenerationRequest {
   SamplingOptions sampling;
   std::vector<int32_t> eos;         // ids that end the text; not part of it
   std::function<bool()> cancelled;  // asked before each step; may be empty
-  bool trace = false;               // the first step, and the second of decode (the first where the text has no second)
+  std::function<void(int64_t tokens)>
+      read;            // told how many of the prompt's have been read, after each step of it; may be empty
+  bool trace = false;  // the first step, and the second of decode (the first where the text has no second)
 };
 
 struct Generation {

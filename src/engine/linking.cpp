@@ -32,11 +32,15 @@ Groups share_memory(World& world, std::span<const RankPlace> places, const LinkO
     group = memory_group(options.wish, places, rank);
     std::erase_if(group, [&](int peer) { return !is_member(options, peer); });
     if (group.size() < 2) group.clear();
-    int on_host = 0;
-    for (int peer = 0; peer < world.ranks(); ++peer)
-      on_host +=
-          is_member(options, peer) && places[static_cast<size_t>(peer)].host == places[static_cast<size_t>(rank)].host;
-    world.send_json(rank, MessageType::kGroup, RankGroup{options.epoch, group, on_host});
+    const auto members_of_host = [&](int end) {  // those before rank `end`
+      int count = 0;
+      for (int peer = 0; peer < end; ++peer)
+        count += is_member(options, peer) &&
+                 places[static_cast<size_t>(peer)].host == places[static_cast<size_t>(rank)].host;
+      return count;
+    };
+    world.send_json(rank, MessageType::kGroup,
+                    RankGroup{options.epoch, group, members_of_host(world.ranks()), members_of_host(rank)});
   }
   std::vector<GroupResult> results(places.size());
   const auto reports = world.collect(MessageType::kShared, "while sharing memory", options.members, options.patience);
@@ -63,6 +67,8 @@ LinkTable table_of(World& world, std::span<const RankFacts> facts, std::span<con
       const int low = std::min(rank, peer), high = std::max(rank, peer);  // the same words for both ends
       entry.link = choose_link(options.wish, places, low, high, groups.shares(low, high),
                                groups.failures[static_cast<size_t>(low)]);
+      if (options.wish == Link::kAuto && entry.link == Link::kVerbs && options.without_verbs.contains({low, high}))
+        entry.link = Link::kTcp;
     }
     table.peers.push_back(std::move(entry));
   }
@@ -131,7 +137,13 @@ MadeLinks make_links(World& world, std::span<const RankFacts> facts, const LinkO
   if (options.wish == Link::kVerbs && !fallbacks.empty())
     fail(ErrorKind::kLink, "--link verbs: {}: use --link auto", fallbacks[0]);
   for (const std::string& fallback : fallbacks) world.report(fallback);
-  return {names_of(reports), notes_of(tables, facts, reports, fallbacks, options)};
+  MadeLinks made{names_of(reports), notes_of(tables, facts, reports, fallbacks, options), {}};
+  for (size_t a = 0; a < reports.size(); ++a) {
+    for (size_t b = a + 1; b < reports[a].refusals.size(); ++b) {
+      if (!reports[a].refusals[b].empty()) made.fallbacks.insert({static_cast<int>(a), static_cast<int>(b)});
+    }
+  }
+  return made;
 }
 
 std::vector<std::string> no_verbs_notes(std::span<const RankFacts> facts) {

@@ -3,8 +3,10 @@
 #pragma once
 
 #include <cstdint>
+#include <set>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "engine/links.h"
@@ -12,11 +14,14 @@
 
 namespace coprime {
 
+using RankPair = std::pair<int, int>;  // the lower rank first
+
 struct LinkOptions {
   Link wish = Link::kAuto;
   uint32_t epoch = 1;
   uint32_t members = World::kAllRanks;  // a bit for each rank that is to be joined with the others of them
   World::Patience patience = World::kUntilItEnds;
+  std::set<RankPair> without_verbs;  // pairs between which RDMA did not come about: with kAuto it is not tried again
 };
 
 // names[a][b]: what joins ranks a and b, as rank a names it; nothing of ranks that are no members.
@@ -24,6 +29,7 @@ using LinkNames = std::vector<std::vector<std::string>>;
 struct MadeLinks {
   LinkNames names;
   std::vector<std::string> notes;  // lines for who asks: why no RDMA, over which devices
+  std::set<RankPair> fallbacks;    // pairs that use TCP in place of RDMA, as of now
 };
 
 std::vector<RankPlace> places_of(std::span<const RankFacts> facts);

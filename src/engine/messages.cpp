@@ -1,13 +1,9 @@
 #include "engine/messages.h"
 
-#include <nlohmann/json.hpp>
+#include "engine/json_fields.h"
 
 namespace coprime {
-namespace {
 
-using nlohmann::json;
-
-// One list of fields for both directions: `field` writes to or reads from the object.
 template <class Field, class T>
 void visit(Field&& field, T& value) requires std::same_as<std::remove_const_t<T>, LinkStart> {
   field("rank", value.rank);
@@ -67,6 +63,7 @@ void visit(Field&& field, T& value) requires std::same_as<std::remove_const_t<T>
   field("epoch", value.epoch);
   field("ranks", value.ranks);
   field("ranks_on_host", value.ranks_on_host);
+  field("index_on_host", value.index_on_host);
 }
 
 template <class Field, class T>
@@ -99,6 +96,8 @@ template <class Field, class T>
 void visit(Field&& field, T& value) requires std::same_as<std::remove_const_t<T>, RankReady> {
   field("order", value.order);
   field("device", value.device);
+  field("cores", value.cores);
+  field("threads", value.threads);
   field("step_bytes", value.step_bytes);
   field("weight_bytes", value.weight_bytes);
   field("cache_bytes", value.cache_bytes);
@@ -113,66 +112,18 @@ void visit(Field&& field, T& value) requires std::same_as<std::remove_const_t<T>
   field("text", value.text);
 }
 
-template <class T>
-json to_object(const T& value);
-template <class T>
-T from_object(const json& object);
-
-template <class T>
-concept Listed = std::same_as<T, Fact> || std::same_as<T, LinkTable::Peer>;
-
-struct Writer {
-  json& object;
-  void operator()(const char* name, const auto& value) { object[name] = value; }
-  template <Listed T>
-  void operator()(const char* name, const std::vector<T>& list) {
-    json& array = object[name] = json::array();
-    for (const T& value : list) array.push_back(to_object(value));
-  }
-};
-
-struct Reader {
-  const json& object;
-  void operator()(const char* name, auto& value) { object.at(name).get_to(value); }
-  template <Listed T>
-  void operator()(const char* name, std::vector<T>& list) {
-    for (const json& value : object.at(name)) list.push_back(from_object<T>(value));
-  }
-};
-
-template <class T>
-json to_object(const T& value) {
-  json object;
-  visit(Writer{object}, value);
-  return object;
-}
-
-template <class T>
-T from_object(const json& object) {
-  T value;
-  visit(Reader{object}, value);
-  return value;
-}
-
-}  // namespace
-
 std::string_view message_text(const Message& message) {
   return {reinterpret_cast<const char*>(message.bytes.data()), message.bytes.size()};
 }
 
-// A path need not be UTF-8: what is not is replaced.
 template <class T>
 std::string to_json(const T& value) {
-  return to_object(value).dump(-1, ' ', false, json::error_handler_t::replace);
+  return fields_to_json(value);
 }
 
 template <class T>
 T from_json(std::string_view text) {
-  try {
-    return from_object<T>(json::parse(text));
-  } catch (const json::exception& error) {
-    fail(ErrorKind::kInternal, "a control message is not as expected: {}", error.what());
-  }
+  return fields_from_json<T>(text);
 }
 
 template std::string to_json(const LinkStart&);

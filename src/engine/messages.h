@@ -78,7 +78,7 @@ struct RankFacts {
 struct RankGroup {
   uint32_t epoch = 1;
   std::vector<int> ranks;  // with this rank, in rising order; empty: none
-  int ranks_on_host = 1;
+  int ranks_on_host = 1, index_on_host = 0;
 };
 struct GroupResult {
   bool shared = false;
@@ -103,8 +103,9 @@ struct LinkReport {
 };
 
 struct RankReady {
-  std::string order;  // the classes of its kernels: the same on every rank in exact mode
-  std::string device;
+  std::string order;          // the classes of its kernels: the same on every rank in exact mode
+  std::string device, cores;  // where its threads run: core_plan_text()
+  int threads = 1;
   int64_t step_bytes = 0;                                         // of the weights, those that every step reads
   int64_t weight_bytes = 0, cache_bytes = 0, resident_bytes = 0;  // resident: the process's anonymous memory
   std::string tally;

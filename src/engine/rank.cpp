@@ -12,7 +12,6 @@
 #include "model/decoder.h"
 #include "model/gates.h"
 #include "transport/host_identity.h"
-#include "transport/wait_policy.h"
 
 namespace coprime {
 namespace {
@@ -78,10 +77,10 @@ class Rank {
                                .port = links_->port(),
                                .no_verbs = links_->no_verbs(),
                                .no_ucx = links_->no_ucx(),
-                               .cores = usable_cores()});
+                               .cores = links_->host().usable()});
     const auto group = from_json<RankGroup>(message_text(front_.expect(MessageType::kGroup)));
     make_links(group);
-    load(checkpoint, links_->threads(group));
+    load(checkpoint, links_->threads(group), links_->cores(group));
     serve();
   }
 
@@ -101,11 +100,13 @@ class Rank {
     }
   }
 
-  void load(const Checkpoint& checkpoint, int threads) {
+  void load(const Checkpoint& checkpoint, int threads, const CorePlan& plan) {
+    keep_to_node(plan);
     device_ = make_cpu_device({.isa = start_.isa,
                                .math = start_.math,
                                .exact = start_.plan.exact,
                                .threads = threads,
+                               .cores = plan.cores,
                                .progress = &progress_->counter(rank_)});
     ModelWeights weights = load_weights(checkpoint, *plan_, rank_, *device_,
                                         [&](const LocalTensor& tensor, std::unique_ptr<WeightSink> sink) {
@@ -123,6 +124,8 @@ class Rank {
     const CacheShape& cache = decoder_->cache().shape();
     front_.send_json(MessageType::kReady, RankReady{.order = order_text(*device_),
                                                     .device = device_->description(),
+                                                    .cores = core_plan_text(plan),
+                                                    .threads = threads,
                                                     .step_bytes = decoder_->weights().step_bytes,
                                                     .weight_bytes = decoder_->weights().bytes,
                                                     .cache_bytes = cache.kv_bytes() + cache.state_bytes(),

@@ -65,7 +65,12 @@ RankLinks::RankLinks(const LinkStart& start, const RankPlacement& placement)
 }
 
 int RankLinks::threads(const RankGroup& group) const {
-  return threads_ != 0 ? threads_ : std::max(1, usable_cores() / std::max(group.ranks_on_host, 1));
+  return threads_ != 0 ? threads_ : std::max(1, host_.usable() / std::max(group.ranks_on_host, 1));
+}
+
+CorePlan RankLinks::cores(const RankGroup& group) const {
+  if (threads_ != start_.threads) return {.why_not = "its host has given it threads of its own"};  // others know not
+  return plan_cores(host_, group.ranks_on_host, group.index_on_host, threads(group));
 }
 
 std::vector<Endpoint> RankLinks::endpoints() const {
@@ -137,7 +142,7 @@ std::unique_ptr<Exchange> RankLinks::make(FrontLine& front, const RankGroup& gro
       progress->advance(me_.rank);  // a device that does not carry takes its time to say so, for each peer
     }
   }
-  const ExchangeSettings settings{.wait = choose_wait_policy(usable_cores(), group.ranks_on_host, threads(group)),
+  const ExchangeSettings settings{.wait = choose_wait_policy(host_.usable(), group.ranks_on_host, threads(group)),
                                   .timeout_ms = start_.gate_timeout_ms,
                                   .epoch = group.epoch};
   return std::make_unique<Exchange>(std::move(links), schedule, progress, settings);

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/core_plan.h"
 #include "engine/front_line.h"
 #include "engine/messages.h"
 #include "engine/rank.h"
@@ -26,6 +27,9 @@ class RankLinks {
 
   // Of this rank: its operator's choice, or the front's, or its host's cores shared out.
   int threads(const RankGroup& group) const;
+  // Which cores they get.
+  CorePlan cores(const RankGroup& group) const;
+  const HostCores& host() const { return host_; }  // as it was before any thread was pinned
 
   const std::string& no_verbs() const { return no_verbs_; }  // why no RDMA device is open; empty: one is
   const std::string& no_ucx() const { return no_ucx_; }
@@ -55,6 +59,7 @@ class RankLinks {
   PeerConnection connect(int peer, Link link, MeshConnection mesh, size_t slot_bytes);
 
   LinkStart start_;
+  const HostCores host_ = read_host_cores();
   std::string front_host_;
   int threads_;
   Membership me_;

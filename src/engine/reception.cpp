@@ -14,7 +14,8 @@
 namespace coprime {
 namespace {
 
-constexpr int64_t kReportUs = 3'000'000;
+// Who is missing is told once those that are started together are there, and then again and again.
+constexpr int64_t kFirstReportUs = 500'000, kReportUs = 3'000'000;
 constexpr int kTickMs = 100;
 constexpr size_t kMostReasons = 64;
 constexpr int kLongestPollMs = 200;
@@ -174,7 +175,7 @@ std::vector<int> Reception::missing() const {
 
 std::vector<JoinedRank> Reception::wait(int timeout_ms, const std::function<void()>& check) {
   const int64_t start_us = now_us();
-  int64_t reported_us = start_us;
+  int64_t next_report_us = start_us + kFirstReportUs;
   std::unique_lock lock(mutex_);
   while (true) {
     const std::vector<int> ranks = missing();
@@ -184,8 +185,8 @@ std::vector<JoinedRank> Reception::wait(int timeout_ms, const std::function<void
       fail(ErrorKind::kLink, "{} did not join at {} within {} s: start `coprime rank --join` there", ranks_text(ranks),
            address_, timeout_ms / 1000);
     }
-    if (time_us - reported_us >= kReportUs) {
-      reported_us = time_us;
+    if (time_us >= next_report_us) {
+      next_report_us = time_us + kReportUs;
       report_(fmt::format("waiting for {} of {} to join at {}", ranks_text(ranks), ranks_, address_));
     }
     changed_.wait_for(lock, std::chrono::milliseconds(kTickMs));

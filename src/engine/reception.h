@@ -40,8 +40,8 @@ class Reception {
   Reception(const Reception&) = delete;
   Reception& operator=(const Reception&) = delete;
 
-  // All joined ranks, in order. Reports every few seconds who is missing; calls `check` often, which may throw.
-  // Error(kLink) naming the missing ranks after timeout_ms.
+  // All joined ranks, in order. Reports soon, and then every few seconds, who is missing; calls `check` often, which
+  // may throw. Error(kLink) naming the missing ranks after timeout_ms.
   std::vector<JoinedRank> wait(int timeout_ms, const std::function<void()>& check);
 
  private:

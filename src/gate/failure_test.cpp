@@ -450,6 +450,10 @@ TEST(Schedule, names_its_gates) {
   EXPECT_EQ(gate_text({.kind = GateKind::kEmbedding, .layer = -1}), "gate EMBED");
 }
 
+TEST(Schedule, names_exchanges_of_a_trial_by_their_place) {
+  EXPECT_EQ(gate_text({GateKind::kTrial, 3, 4, 1}), "exchange 3 of the trial");
+}
+
 TEST(Schedule, a_slot_holds_the_largest_gate) {
   EXPECT_EQ(largest_slot_bytes({}), 0u);
   EXPECT_EQ(largest_slot_bytes(

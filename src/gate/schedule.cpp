@@ -25,11 +25,14 @@ std::string_view gate_name(GateKind kind) {
       return "FFN_IN";
     case GateKind::kFfnOutput:
       return "FFN_OUT";
+    case GateKind::kTrial:
+      return "TRIAL";
   }
   return "?";
 }
 
 std::string gate_text(const GateEntry& entry) {
+  if (entry.kind == GateKind::kTrial) return fmt::format("exchange {} of the trial", entry.layer);
   if (entry.layer < 0) return fmt::format("gate {}", gate_name(entry.kind));
   return fmt::format("layer {} gate {}", entry.layer, gate_name(entry.kind));
 }

@@ -18,21 +18,22 @@ enum class GateKind : uint8_t {
   kAttentionOutput,
   kFfnInput,
   kFfnOutput,
+  kTrial,  // of no program: links are measured
 };
-inline constexpr size_t kGateKinds = 7;
+inline constexpr size_t kGateKinds = 8;
 
 std::string_view gate_name(GateKind kind);  // "ATTN", "FFN", ...
 
 struct GateEntry {
   GateKind kind = GateKind::kAttention;
-  int layer = 0;          // -1 for the embedding
+  int layer = 0;          // -1 for the embedding; of a trial the exchange's place in the schedule
   int64_t row_bytes = 0;  // of one rank's largest contribution
   int max_rows = 0;
 };
 
 using GateSchedule = std::vector<GateEntry>;
 
-// "layer 3 gate FFN", or "gate EMBED" for a gate of no layer.
+// "layer 3 gate FFN", or "gate EMBED" for a gate of no layer; "exchange 3 of the trial".
 std::string gate_text(const GateEntry& entry);
 
 // What one slot must hold: the largest row_bytes * max_rows. Error(kUsage) when it overflows.

@@ -24,7 +24,7 @@ struct CacheShape {
   int slots = 0;  // states, shared by all sequences
   int sequences = 1;
 
-  int64_t page_bytes() const { return 2 * int64_t{kv_heads} * head_dim * kPageTokens * dtype_bytes(kv_type); }
+  int64_t page_bytes() const { return KvView{nullptr, kv_type, kv_heads, head_dim}.page_bytes(); }
   int64_t recurrent_elements() const { return int64_t{linear.value_heads} * linear.key_dim * linear.value_dim; }
   int64_t convolution_elements() const { return int64_t{linear.taps - 1} * linear.channels(); }
   int64_t kv_bytes() const { return page_bytes() * pages * attention_layers; }

@@ -13,6 +13,7 @@ enum class DType : uint8_t {
   kI32,
   kI64,
   kU8,
+  kF8E4M3,
   // Blocks along a row, as GGUF lays them out.
   kQ4_0,
   kQ4_1,
@@ -46,6 +47,7 @@ constexpr BlockShape block_shape(DType type) {
     case DType::kI64:
       return {1, 8};
     case DType::kU8:
+    case DType::kF8E4M3:
       return {1, 1};
     case DType::kQ4_0:
       return {32, 18};  // f16 scale, 16 bytes of nibbles
@@ -97,6 +99,8 @@ constexpr std::string_view dtype_name(DType type) {
       return "I64";
     case DType::kU8:
       return "U8";
+    case DType::kF8E4M3:
+      return "F8_E4M3";
     case DType::kQ4_0:
       return "Q4_0";
     case DType::kQ4_1:

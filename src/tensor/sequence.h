@@ -22,19 +22,31 @@ struct SequenceSpan {
   int state_out = -1;              // slot that receives the state after the last row; may equal state_in
 };
 
-// One attention layer's keys and values on one rank. A page of a layer is, in elements of `type`:
-//   keys [kv_heads][head_dim][kPageTokens], then values [kv_heads][kPageTokens][head_dim]
+// One attention layer's keys and values on one rank. A page of a layer has a block for each KV head, so that one head's
+// keys and values are read in one stream. In elements of `type`:
+//   keys [head_dim][kPageTokens], then values [kPageTokens][head_dim]
+// Each of the two is followed by kPageTokens floats if the type is F8_E4M3: an element of token t is the number that
+// its bits say times scale t, the largest magnitude among the token's elements of this head divided by 448. (A token
+// with a NaN or an infinity has a scale that is not finite: all of it reads as NaN.)
 struct KvView {
   std::byte* pages = nullptr;
-  DType type = DType::kF32;  // F32, F16 or BF16
+  DType type = DType::kF32;  // F32, F16, BF16 or F8_E4M3
   int kv_heads = 0, head_dim = 0;
 
-  int64_t elements_per_half() const { return int64_t{kv_heads} * head_dim * kPageTokens; }
-  std::byte* keys(int32_t page, int kv_head) const {
-    return pages + (page * 2 * elements_per_half() + int64_t{kv_head} * head_dim * kPageTokens) * dtype_bytes(type);
+  bool scaled() const { return type == DType::kF8E4M3; }
+  int64_t elements() const { return int64_t{head_dim} * kPageTokens; }  // of a head's keys, and of its values
+  // Of a head's keys with their scales, and of its values with theirs.
+  int64_t half_bytes() const {
+    return elements() * dtype_bytes(type) + (scaled() ? kPageTokens * int64_t{sizeof(float)} : 0);
   }
-  std::byte* values(int32_t page, int kv_head) const {
-    return keys(page, kv_head) + elements_per_half() * dtype_bytes(type);
+  int64_t page_bytes() const { return 2 * int64_t{kv_heads} * half_bytes(); }
+  std::byte* keys(int32_t page, int kv_head) const {
+    return pages + (int64_t{page} * kv_heads + kv_head) * 2 * half_bytes();
+  }
+  std::byte* values(int32_t page, int kv_head) const { return keys(page, kv_head) + half_bytes(); }
+  // Of keys() or values(); null if the type has none.
+  float* scales(std::byte* half) const {
+    return scaled() ? reinterpret_cast<float*>(half + elements() * dtype_bytes(type)) : nullptr;
   }
 };
 

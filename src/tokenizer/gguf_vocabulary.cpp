@@ -168,7 +168,9 @@ TokenizerSpec read_gguf_vocabulary(const GgufFile& file) {
        {"tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id", "tokenizer.ggml.eom_token_id"}) {
     if (const auto id = reader.token_id(key)) spec.eos.push_back(*id);
   }
-  if (const auto chat = file.string("tokenizer.chat_template")) spec.system_message = default_system_message(*chat);
+  const auto chat = file.string("tokenizer.chat_template");
+  spec.lacks_chat_template = !chat;
+  if (chat) spec.system_message = default_system_message(*chat);
   return spec;
 }
 

@@ -57,7 +57,8 @@ struct Tokenizer::State {
         prefix(spec.prefix),
         suffix(spec.suffix),
         eos(spec.eos),
-        system_message(spec.system_message) {
+        system_message(spec.system_message),
+        lacks_chat_template(spec.lacks_chat_template) {
     std::string buffer;
     for (const AddedToken& token : spec.added) {
       if (!token.normalized) {
@@ -92,6 +93,7 @@ struct Tokenizer::State {
   std::vector<int32_t> prefix, suffix;
   std::vector<int32_t> eos;
   std::string system_message;
+  bool lacks_chat_template;
 };
 
 Tokenizer::Tokenizer(std::unique_ptr<State> state) : state_(std::move(state)) {}
@@ -171,5 +173,7 @@ int32_t Tokenizer::vocab_size() const { return state_->tokens.back().id + 1; }
 std::vector<int32_t> Tokenizer::eos_ids() const { return state_->eos; }
 
 const std::string& Tokenizer::default_system_message() const { return state_->system_message; }
+
+bool Tokenizer::lacks_chat_template() const { return state_->lacks_chat_template; }
 
 }  // namespace coprime

@@ -35,6 +35,7 @@ class Tokenizer {
   std::vector<int32_t> eos_ids() const;  // tokenizer_config.json's eos_token, if it is a token; GGUF: eos, eot, eom
   // What a GGUF file's chat template puts before a conversation that has no system message; empty: nothing.
   const std::string& default_system_message() const;
+  bool lacks_chat_template() const;  // a GGUF file that has none
 
  private:
   struct State;

@@ -54,6 +54,7 @@ struct TokenizerSpec {
   // Of GGUF; a tokenizer.json does not hold them.
   std::vector<int32_t> eos;
   std::string system_message;  // that the chat template puts before a conversation without one
+  bool lacks_chat_template = false;
 };
 
 // Error(kModel) names `where`, the key, what was found and what is supported. Truncation and padding are the caller's

@@ -5,18 +5,23 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/percentile.h"
 #include "engine/generation.h"
 #include "tools/plain_read.h"
+#include "tools/ranks_report.h"
 
 namespace coprime {
 namespace {
 
-double percentile(std::vector<double> values, double share) {
-  if (values.empty()) return 0;
-  std::ranges::sort(values);
-  return values[static_cast<size_t>(share * static_cast<double>(values.size() - 1))];
-}
 double median(const std::vector<double>& values) { return percentile(values, 0.5); }
+
+// As many as the ranks of this host compute with.
+int threads_of_this_host(const Front& front) {
+  int threads = 0;
+  const auto here = static_cast<size_t>(std::max(front.plan().ranks() - front.options().remote.ranks, 1));
+  for (const RankReady& rank : std::span(front.ranks()).first(here)) threads += rank.threads;
+  return threads;
+}
 
 // The table of an untied embedding is read by rows, not by steps.
 int64_t bytes_of_step(const Front& front) {
@@ -91,8 +96,8 @@ BenchFigures measure_bench(Front& front, const BenchOptions& options) {
   if (options.batch > front.options().sequences)
     fail(ErrorKind::kUsage, "{} sequences, and there is room for {}", options.batch, front.options().sequences);
 
-  BenchFigures figures{.step_weight_bytes = bytes_of_step(front)};
-  PlainRead read(figures.step_weight_bytes, options.read_threads);
+  BenchFigures figures{.step_weight_bytes = bytes_of_step(front), .read_threads = threads_of_this_host(front)};
+  PlainRead read(figures.step_weight_bytes, figures.read_threads);
   std::vector<double> reads, prefill, decode, first, gates, steps;
   const double prompts = static_cast<double>(options.batch) * options.prompt_tokens,
                decoded = static_cast<double>(options.batch) * options.decode_tokens;
@@ -130,50 +135,39 @@ std::string bench_text(const Front& front, const BenchOptions& options, const Be
   text += fmt::format(
       "memory    {:.1f} GB/s of weights, {:.2f} of a plain read of {:.1f} MB by {} thread{} ({:.1f} GB/s)\n",
       figures.weights_gb_s, figures.weights_gb_s / figures.read_gb_s,
-      static_cast<double>(figures.step_weight_bytes) / 1e6, options.read_threads, options.read_threads == 1 ? "" : "s",
+      static_cast<double>(figures.step_weight_bytes) / 1e6, figures.read_threads, figures.read_threads == 1 ? "" : "s",
       figures.read_gb_s);
   text += fmt::format("gates     {} a step, {:.1f}% of the ranks' time\n", front.schedule().size(),
                       100 * figures.gate_share);
   text += fmt::format("start-up  {:.0f} ms\n", start_ms);
   for (size_t rank = 0; rank < front.ranks().size(); ++rank) {
-    const RankReady& ready = front.ranks()[rank];
-    text += fmt::format("rank {:<4} {:.1f} MiB weights, {:.1f} MiB cache; {}\n", rank,
-                        static_cast<double>(ready.weight_bytes) / 1048576,
-                        static_cast<double>(ready.cache_bytes) / 1048576, ready.device);
+    text += fmt::format("rank {:<4} {}\n", rank, rank_text(front.ranks()[rank]));
   }
   return text;
 }
 
 std::string bench_json(const Front& front, const BenchOptions& options, const BenchFigures& figures, double start_ms) {
-  using nlohmann::json;
-  json ranks = json::array();
-  for (const RankReady& ready : front.ranks()) {
-    ranks.push_back({{"device", ready.device},
-                     {"weight_bytes", ready.weight_bytes},
-                     {"cache_bytes", ready.cache_bytes},
-                     {"resident_bytes", ready.resident_bytes}});
-  }
-  return json{{"prompt_tokens", options.prompt_tokens},
-              {"decode_tokens", options.decode_tokens},
-              {"batch", options.batch},
-              {"repeat", options.repeat},
-              {"prefill_tok_s", figures.prefill_tok_s},
-              {"decode_tok_s", figures.decode_tok_s},
-              {"first_token_ms", figures.first_token_ms},
-              {"weights_gb_s", figures.weights_gb_s},
-              {"read_gb_s", figures.read_gb_s},
-              {"read_threads", options.read_threads},
-              {"step_weight_bytes", figures.step_weight_bytes},
-              {"gate_share", figures.gate_share},
-              {"step_ms",
-               {{"p50", figures.step_p50_ms},
-                {"p90", figures.step_p90_ms},
-                {"p99", figures.step_p99_ms},
-                {"max", figures.step_max_ms}}},
-              {"start_ms", start_ms},
-              {"links", front.links()},
-              {"link_notes", front.link_notes()},
-              {"ranks", ranks}}
+  return nlohmann::json{{"prompt_tokens", options.prompt_tokens},
+                        {"decode_tokens", options.decode_tokens},
+                        {"batch", options.batch},
+                        {"repeat", options.repeat},
+                        {"prefill_tok_s", figures.prefill_tok_s},
+                        {"decode_tok_s", figures.decode_tok_s},
+                        {"first_token_ms", figures.first_token_ms},
+                        {"weights_gb_s", figures.weights_gb_s},
+                        {"read_gb_s", figures.read_gb_s},
+                        {"read_threads", figures.read_threads},
+                        {"step_weight_bytes", figures.step_weight_bytes},
+                        {"gate_share", figures.gate_share},
+                        {"step_ms",
+                         {{"p50", figures.step_p50_ms},
+                          {"p90", figures.step_p90_ms},
+                          {"p99", figures.step_p99_ms},
+                          {"max", figures.step_max_ms}}},
+                        {"start_ms", start_ms},
+                        {"links", front.links()},
+                        {"link_notes", front.link_notes()},
+                        {"ranks", ranks_json(front.ranks())}}
       .dump();
 }
 

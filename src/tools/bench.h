@@ -17,7 +17,6 @@ struct BenchOptions {
   int prompt_tokens = 512, decode_tokens = 128;  // of each sequence; at least 1
   int batch = 1;
   int repeat = 3;
-  int read_threads = 1;
 };
 
 struct BenchFigures {         // medians over the repetitions, but for the steps', which are of all of them
@@ -27,7 +26,8 @@ struct BenchFigures {         // medians over the repetitions, but for the steps
   double weights_gb_s = 0;    // of packed weights that steps of decode read, by all ranks
   double read_gb_s = 0;       // of the plain read
   int64_t step_weight_bytes = 0;
-  double gate_share = 0;                                                      // of the ranks' time in steps of decode
+  int read_threads = 1;   // of the plain read: as many as the ranks of this host compute with
+  double gate_share = 0;  // of the ranks' time in steps of decode
   double step_p50_ms = 0, step_p90_ms = 0, step_p99_ms = 0, step_max_ms = 0;  // of decode
 };
 

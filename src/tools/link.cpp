@@ -4,6 +4,7 @@
 #include <map>
 
 #include "base/error.h"
+#include "base/percentile.h"
 
 namespace coprime {
 namespace {
@@ -82,14 +83,9 @@ std::vector<int64_t> default_link_sizes() {
   return {4 * kKiB, 8 * kKiB, 16 * kKiB, 24 * kKiB, 48 * kKiB, 64 * kKiB, kMiB, 16 * kMiB};
 }
 
-Figures figures_of(std::vector<int64_t> nanoseconds) {
-  if (nanoseconds.empty()) return {};
-  std::ranges::sort(nanoseconds);
-  const auto at = [&](size_t percent) {
-    const size_t rank = (nanoseconds.size() * percent + 99) / 100;  // from 1
-    return static_cast<double>(nanoseconds[std::max<size_t>(rank, 1) - 1]) / 1000;
-  };
-  return {at(50), at(99), at(100)};
+Figures figures_of(const std::vector<int64_t>& nanoseconds) {
+  const auto at = [&](double share) { return static_cast<double>(percentile(nanoseconds, share)) / 1000; };
+  return {at(0.5), at(0.99), at(1)};
 }
 
 LinkFigures measure_links(LinkWorld& world, const MeasureOptions& options) {

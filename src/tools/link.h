@@ -26,7 +26,7 @@ std::vector<int64_t> default_link_sizes();
 struct Figures {  // microseconds
   double p50 = 0, p99 = 0, max = 0;
 };
-Figures figures_of(std::vector<int64_t> nanoseconds);  // zeros of none; the nearest rank
+Figures figures_of(const std::vector<int64_t>& nanoseconds);  // zeros of none; the nearest rank
 
 struct PairFigures {  // of one direction
   int from = 0, to = 0;

@@ -1,22 +1,16 @@
 #include "tools/link_trial.h"
 
 #include <algorithm>
-#include <chrono>
-#include <nlohmann/json.hpp>
 
 #include "base/check.h"
 #include "base/clock.h"
+#include "engine/json_fields.h"
 
 namespace coprime {
 namespace {
 
 constexpr size_t kLineUpBytes = 64;
 constexpr size_t kCountedFloats = 1 << 18;  // compared between two counts of progress
-
-int64_t now_ns() {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
-      .count();
-}
 
 // Element i of the vector of a seed: a whole number below 4096, so that sums of all ranks are exact in any order.
 float element(uint32_t seed, size_t i) {
@@ -256,7 +250,8 @@ class LinkRun {
   int64_t published_us_ = 0;
 };
 
-// One list of fields for both directions.
+}  // namespace
+
 template <class Field, class T>
 void visit(Field&& field, T& trial) requires std::same_as<std::remove_const_t<T>, LinkTrial> {
   field("kind", trial.kind);
@@ -287,27 +282,6 @@ void visit(Field&& field, T& report) requires std::same_as<std::remove_const_t<T
   field("timed_out", report.timed_out);
 }
 
-template <class T>
-std::string write(const T& value) {
-  nlohmann::json object;
-  visit([&](const char* name, const auto& field) { object[name] = field; }, value);
-  return object.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
-}
-
-template <class T>
-T read(std::string_view text) {
-  T value;
-  try {
-    const auto object = nlohmann::json::parse(text);
-    visit([&](const char* name, auto& field) { object.at(name).get_to(field); }, value);
-  } catch (const nlohmann::json::exception& error) {
-    fail(ErrorKind::kInternal, "a message about links is not what it should be: {}", error.what());
-  }
-  return value;
-}
-
-}  // namespace
-
 int LinkTrial::index_of(int rank) const {
   const auto at = std::ranges::find(members, rank);
   return at == members.end() ? -1 : static_cast<int>(at - members.begin());
@@ -316,9 +290,9 @@ int LinkTrial::index_of(int rank) const {
 GateSchedule link_schedule(const LinkTrial& trial) {
   GateSchedule schedule;
   const auto add = [&](int64_t bytes, int gates) {
-    schedule.push_back({GateKind::kFfn, static_cast<int>(schedule.size()), kLineUpBytes, 1});
+    schedule.push_back({GateKind::kTrial, static_cast<int>(schedule.size()), kLineUpBytes, 1});
     for (int i = 0; i < gates; ++i)
-      schedule.push_back({GateKind::kFfn, static_cast<int>(schedule.size()), std::max<int64_t>(bytes, 4), 1});
+      schedule.push_back({GateKind::kTrial, static_cast<int>(schedule.size()), std::max<int64_t>(bytes, 4), 1});
   };
   if (trial.kind == LinkTrial::Kind::kPair) {
     for (const int gates : {1, 1, 2, kStreamPushes, kStreamPushes, kStreamPushes}) add(trial.bytes, gates);
@@ -346,9 +320,9 @@ TrialReport run_link_trial(const LinkTrial& trial, const LinkEnds& ends) {
   return report;
 }
 
-std::string to_json(const LinkTrial& trial) { return write(trial); }
-LinkTrial link_trial_from_json(std::string_view text) { return read<LinkTrial>(text); }
-std::string to_json(const TrialReport& report) { return write(report); }
-TrialReport trial_report_from_json(std::string_view text) { return read<TrialReport>(text); }
+std::string to_json(const LinkTrial& trial) { return fields_to_json(trial); }
+LinkTrial link_trial_from_json(std::string_view text) { return fields_from_json<LinkTrial>(text); }
+std::string to_json(const TrialReport& report) { return fields_to_json(report); }
+TrialReport trial_report_from_json(std::string_view text) { return fields_from_json<TrialReport>(text); }
 
 }  // namespace coprime

@@ -109,6 +109,8 @@ TEST(LinkTrial, tells_a_time_out_from_a_peer_that_left) {
   });
   EXPECT_TRUE(waited.timed_out);
   EXPECT_NE(waited.failure.find("waited 200 ms for rank 1"), std::string::npos) << waited.failure;
+  EXPECT_NE(waited.failure.find("at exchange 0 of the trial"), std::string::npos) << waited.failure;
+  EXPECT_EQ(waited.failure.find("layer"), std::string::npos) << waited.failure;
 
   const auto reports = run_on(Link::kTcp, 2, trial, 5000, [](int rank, Exchange&) { return rank == 0; });
   EXPECT_FALSE(reports[0].timed_out);

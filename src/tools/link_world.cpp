@@ -87,7 +87,9 @@ std::string RankedLinkWorld::connect(const LinkTrial& trial, uint32_t members) {
   for (const int rank : trial.members) world_.send(rank, MessageType::kTrial, std::as_bytes(std::span(text)));
   try {
     epoch_ += 2;
-    for (std::string& note : make_links(world_, facts_, {options_.wish, epoch_, members, kLinking}).notes) {
+    MadeLinks made = make_links(world_, facts_, {options_.wish, epoch_, members, kLinking, without_verbs_});
+    without_verbs_.merge(made.fallbacks);
+    for (std::string& note : made.notes) {
       if (std::ranges::find(notes_, note) == notes_.end()) notes_.push_back(std::move(note));
     }
     return {};

@@ -71,7 +71,8 @@ class RankedLinkWorld final : public LinkWorld {
   World world_;
   std::vector<RankFacts> facts_;
   std::vector<std::string> notes_;
-  uint32_t epoch_ = 1;  // of the last trial's links; its floor has the next one
+  std::set<RankPair> without_verbs_;  // a device that does not carry takes seconds to say so: once is enough
+  uint32_t epoch_ = 1;                // of the last trial's links; its floor has the next one
 };
 
 }  // namespace coprime

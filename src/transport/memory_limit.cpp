@@ -1,7 +1,5 @@
 #include "transport/memory_limit.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <charconv>
 #include <fstream>
@@ -10,6 +8,8 @@
 #include <sstream>
 #include <string>
 #include <string_view>
+
+#include "transport/control_group.h"
 
 namespace coprime {
 namespace {
@@ -49,39 +49,19 @@ int64_t left_in_group(const std::filesystem::path& group, const char* limit_file
   return std::max<int64_t>(*limit - std::max<int64_t>(*usage - droppable, 0), 0);
 }
 
-// The smallest rest of the group at root/path and of all those above it. A container may see its group as the root.
-int64_t left_in_groups(const std::filesystem::path& root, const std::string& path, const char* limit_file,
-                       const char* usage_file, std::string_view droppable_field) {
-  int64_t left = kUnlimited;
-  std::filesystem::path relative = std::filesystem::path(path).relative_path();
-  while (true) {
-    left = std::min(left, left_in_group(root / relative, limit_file, usage_file, droppable_field));
-    if (relative.empty()) return left;
-    relative = relative.parent_path();
-  }
-}
-
 }  // namespace
 
 int64_t available_memory_bytes(const std::filesystem::path& proc, const std::filesystem::path& cgroup) {
   int64_t available = kUnlimited;
   if (const std::optional<int64_t> kib = field(proc / "meminfo", "MemAvailable:")) available = *kib * 1024;
 
-  // A line is "hierarchy:controllers:path"; version 2 has hierarchy 0 and no controllers.
-  std::ifstream stream(proc / "self" / "cgroup");
-  for (std::string line; std::getline(stream, line);) {
-    const size_t first = line.find(':'), second = line.find(':', first + 1);
-    if (first == std::string::npos || second == std::string::npos) continue;
-    const std::string path = line.substr(second + 1);
-    const std::string controllers = fmt::format(",{},", line.substr(first + 1, second - first - 1));
-    int64_t left = kUnlimited;
-    if (controllers == ",,") {
-      left = left_in_groups(cgroup, path, "memory.max", "memory.current", "inactive_file");
-    } else if (controllers.find(",memory,") != std::string::npos) {
-      left = left_in_groups(cgroup / "memory", path, "memory.limit_in_bytes", "memory.usage_in_bytes",
-                            "total_inactive_file");
+  for (const ControlGroups& groups : control_groups(proc, cgroup, "memory")) {
+    for (const std::filesystem::path& group : groups.folders) {
+      available = std::min(available, groups.version == 2
+                                          ? left_in_group(group, "memory.max", "memory.current", "inactive_file")
+                                          : left_in_group(group, "memory.limit_in_bytes", "memory.usage_in_bytes",
+                                                          "total_inactive_file"));
     }
-    available = std::min(available, left);
   }
   return available;
 }

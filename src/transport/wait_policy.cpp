@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "transport/host_cores.h"
+
 namespace coprime {
 
 WaitPolicy choose_wait_policy(int cores, int ranks, int threads_per_rank) {
@@ -10,11 +12,6 @@ WaitPolicy choose_wait_policy(int cores, int ranks, int threads_per_rank) {
   return {.spin_us = 0, .yield_us = 500};
 }
 
-int usable_cores() {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  if (::sched_getaffinity(0, sizeof set, &set) != 0) return 1;
-  return std::max(CPU_COUNT(&set), 1);
-}
+int usable_cores() { return read_host_cores().usable(); }
 
 }  // namespace coprime

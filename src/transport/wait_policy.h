@@ -25,7 +25,7 @@ struct WaitPolicy {
 // Pure. `cores` are those that all the ranks share, `ranks` those of them on this host.
 WaitPolicy choose_wait_policy(int cores, int ranks, int threads_per_rank);
 
-// The number of cores in this process's affinity mask.
+// How many threads of this process can run at once (transport/host_cores.h).
 int usable_cores();
 
 // Tells the core that this is a spin loop.

@@ -1,6 +1,7 @@
 #include "device/cpu/cpu_device.h"
 
 #include <algorithm>
+#include <bit>
 
 #include "base/check.h"
 #include "device/cpu/kernels.h"
@@ -24,6 +25,7 @@ constexpr int64_t kAloneElements = 1 << 14;
 constexpr int64_t kAloneWeightBytes = 1 << 15;
 constexpr size_t kLineBytes = 64;
 constexpr int64_t kAttentionRows = 16;  // of one work item
+constexpr int64_t kEvenItems = 8;       // so many items a thread are shared out evenly enough
 // Long operations are counted in parts of about this size.
 constexpr int64_t kCountedProducts = 1 << 26, kCountedRows = 64;
 
@@ -34,19 +36,20 @@ Fn kernel_for(std::span<const KernelRow<Fn>> rows, Isa isa, DType type) {
   return rows[static_cast<size_t>(index)].fn;
 }
 
-// One function for each float type.
+// One function for each plain type that a family of kernels has.
 template <class Fn>
 class ByType {
  public:
-  ByType(std::span<const KernelRow<Fn>> rows, Isa isa)
-      : f32_(kernel_for(rows, isa, DType::kF32)),
-        f16_(kernel_for(rows, isa, DType::kF16)),
-        bf16_(kernel_for(rows, isa, DType::kBF16)) {}
-  Fn at(DType type) const { return type == DType::kBF16 ? bf16_ : type == DType::kF16 ? f16_ : f32_; }
+  ByType(std::span<const KernelRow<Fn>> rows, Isa isa, std::span<const DType> types) {
+    for (const DType type : types) functions_[static_cast<size_t>(type)] = kernel_for(rows, isa, type);
+  }
+  Fn at(DType type) const { return functions_[static_cast<size_t>(type)]; }
 
  private:
-  Fn f32_, f16_, bf16_;
+  std::array<Fn, static_cast<size_t>(DType::kOther)> functions_{};
 };
+constexpr DType kFloatTypes[] = {DType::kF32, DType::kF16, DType::kBF16};
+constexpr DType kKvTypes[] = {DType::kF32, DType::kF16, DType::kBF16, DType::kF8E4M3};
 
 // By type; empty rows for those that are not quantised.
 using QuantTable = std::array<const QuantFunctions*, static_cast<size_t>(DType::kOther)>;
@@ -73,9 +76,9 @@ class CpuDevice final : public Device {
       : isa_(isa),
         math_(options.math),
         counter_(options.progress),
-        linear_(linear_kernels(), isa),
+        linear_(linear_kernels(), isa, kFloatTypes),
         split_(split_kernel(isa, options)),
-        attention_(attention_kernels(), isa),
+        attention_(attention_kernels(), isa, kKvTypes),
         rows_(*kernel_for(row_kernels(), isa, DType::kF32)),
         delta_net_(*kernel_for(delta_net_kernels(), isa, DType::kF32)),
         quant_(quant_functions(isa)),
@@ -158,7 +161,10 @@ class CpuDevice final : public Device {
 
   void store_kv(const KvView& kv, std::span<const SequenceSpan> spans, HeadsView k, HeadsView v) override {
     check_store_kv(kv, spans, k, v);
-    store_kv_rows(kv, spans, k, v);
+    const auto one_head = [&](int64_t item, int) {
+      store_kv_head(kv, spans[static_cast<size_t>(item / kv.kv_heads)], k, v, static_cast<int>(item % kv.kv_heads));
+    };
+    for_each_item(static_cast<int64_t>(spans.size()) * kv.kv_heads, 2 * k.rows * kv.kv_heads * kv.head_dim, one_head);
     counter_.add();
   }
 
@@ -458,28 +464,36 @@ class CpuDevice final : public Device {
   }
 
   // Work items: a block of a span's rows, and the query heads of a KV head (or a part of them). Later ones, which see
-  // more tokens, first.
+  // more tokens, first. Where they are too few to share out, each partial of the tokens is an item, and is kept until
+  // all are there.
   void attend_items(const KvView& kv, std::span<const SequenceSpan> spans, const HeadsView& q, float scale, View out) {
     const int group = q.heads / kv.kv_heads;
-    int64_t rows = 0, tokens = 0;
-    for (const SequenceSpan& span : spans) {
-      rows += span.num_rows;
-      tokens += span.num_rows * (span.start + span.num_rows);
-    }
-    const bool few = rows * kv.kv_heads < pool_.threads() && pool_.threads() > 1;  // then heads go alone
-    const int heads = few ? 1 : std::min(group, kAttentionQueries), parts = (group + heads - 1) / heads;
+    const int heads = std::min(group, kAttentionQueries), parts = (group + heads - 1) / heads;
     const int64_t block = std::clamp<int64_t>(kAttentionQueries / heads, 1, kAttentionRows);
-    int64_t blocks = 0;
-    for (const SequenceSpan& span : spans) blocks += (span.num_rows + block - 1) / block;
-    const int64_t items = blocks * kv.kv_heads * parts;
-    const AttentionFn kernel = attention_.at(kv.type);
-    const auto attend_item = [&](int64_t index, int) {
+    int64_t blocks = 0, tokens = 0, longest = 0;
+    for (const SequenceSpan& span : spans) {
+      blocks += (span.num_rows + block - 1) / block;
+      tokens += span.num_rows * (span.start + span.num_rows);
+      longest = std::max(longest, span.start + span.num_rows);
+    }
+    const int64_t partials = partials_of(longest);
+    const bool split = partials > 1 && q.rows <= kAttentionRows && pool_.threads() > 1 &&
+                       blocks * kv.kv_heads * parts < kEvenItems * pool_.threads();
+    const int64_t shares = split ? partials : 1, items = blocks * kv.kv_heads * parts * shares;
+    if (split) reserve_partials(q.rows * q.heads * partials * partial_floats(q.head_dim));
+    const int64_t scratch_floats = (attention_scratch(q.head_dim) + 15) / 16 * 16;
+    reserve_scratch(scratch_floats);
+    const AttentionFn kernels = attention_.at(kv.type);
+    const auto attend_item = [&](int64_t index, int thread) {
       int64_t item = items - 1 - index;
       AttentionWork work;
       work.kv = &kv;
       work.q = q;
       work.out = out;
       work.scale = scale;
+      work.scratch = scratch_.as<float>() + thread * scratch_floats;
+      const int64_t share = item % shares;
+      item /= shares;
       const auto part = static_cast<int>(item % parts);
       item /= parts;
       work.kv_head = static_cast<int>(item % kv.kv_heads);
@@ -492,13 +506,40 @@ class CpuDevice final : public Device {
           work.span = &span;
           work.first_row = item * block;
           work.last_row = std::min(span.num_rows, work.first_row + block);
-          kernel(work);
+          const int64_t seen = partials_of(span.start + work.last_row);
+          work.first_partial = split ? share : 0;
+          work.last_partial = split ? std::min(share + 1, seen) : seen;
+          work.partials = split ? partials_.as<float>() : nullptr;
+          work.most_partials = partials;
+          if (work.first_partial < work.last_partial) kernels->attend(work);
           return;
         }
         item -= span_blocks;
       }
     };
     for_each_item(items, tokens * q.heads * q.head_dim, attend_item);
+    if (split) merge_partials(*kernels, spans, q, partials, out);
+  }
+
+  static int64_t partials_of(int64_t tokens) { return (tokens + kPartialTokens - 1) / kPartialTokens; }
+
+  void merge_partials(const AttentionKernels& kernels, std::span<const SequenceSpan> spans, const HeadsView& q,
+                      int64_t most, View out) {
+    const int64_t floats = partial_floats(q.head_dim);
+    for (const SequenceSpan& span : spans) {
+      const int64_t queries = span.num_rows * q.heads, longest = partials_of(span.start + span.num_rows);
+      for_each_item(queries, queries * longest * floats, [&](int64_t query, int) {
+        const int64_t row = query / q.heads, head = query % q.heads;
+        kernels.merge(partials_.as<float>() + ((span.first_row + row) * q.heads + head) * most * floats,
+                      partials_of(span.start + row + 1), q.head_dim, out.row(span.first_row + row) + head * q.head_dim);
+      });
+    }
+  }
+
+  // A context grows by a partial at a time: by powers of two, so that few steps allocate.
+  void reserve_partials(int64_t floats) {
+    const auto bytes = std::bit_ceil(static_cast<size_t>(floats) * sizeof(float));
+    if (partials_.size() < bytes) partials_ = Buffer(bytes);
   }
 
   // Grows when a larger shape comes: the first step of a model allocates, no later one does.
@@ -528,7 +569,7 @@ class CpuDevice final : public Device {
   SplitInputs parts_;
   Buffer parts_bytes_;
   BufferArena weights_;
-  Buffer scratch_, held_;
+  Buffer scratch_, held_, partials_;
   WorkerPool pool_;  // last: its threads use the rest
 };
 

@@ -22,7 +22,14 @@ using LinearFn = void (*)(const LinearWork&);
 std::span<const KernelRow<LinearFn>> linear_kernels();
 
 // How a kernel splits: each work item is computed alone, so that no split changes a bit.
-// attend(): query heads [first_head, last_head) of one KV head, for rows [first_row, last_row) of one span.
+// attend(): query heads [first_head, last_head) of one KV head, for rows [first_row, last_row) of one span, over
+// partials [first_partial, last_partial) of the tokens: all that the rows see, or one of them.
+constexpr int kAttentionQueries = 48;  // the most that (last_head - first_head) * (last_row - first_row) may be
+constexpr int kPartialPages = 4;       // a partial begins at every multiple of so many pages
+constexpr int64_t kPartialTokens = int64_t{kPartialPages} * kPageTokens;
+// A partial as it is kept: o [head_dim], m, l. Starts are a cache line apart.
+constexpr int64_t partial_floats(int64_t head_dim) { return (head_dim + 2 + 15) / 16 * 16; }
+constexpr int64_t attention_scratch(int64_t head_dim) { return (2 * kPageTokens + kAttentionQueries) * head_dim; }
 struct AttentionWork {
   const KvView* kv;
   const SequenceSpan* span;
@@ -31,9 +38,24 @@ struct AttentionWork {
   float scale;
   int kv_head, first_head, last_head;
   int64_t first_row, last_row;  // counted from the span's first
+  int64_t first_partial, last_partial;
+  float* partials;  // null: they are merged into out; else [q.rows][q.heads][most_partials]: kept for merge()
+  int64_t most_partials;
+  float* scratch;  // attention_scratch() floats
+
+  // Where a partial of the work's query i is kept.
+  int64_t partial_at(int i, int64_t partial) const {
+    const int group = last_head - first_head;
+    const int64_t row = span->first_row + first_row + i / group, head = first_head + i % group;
+    return ((row * q.heads + head) * most_partials + partial) * partial_floats(q.head_dim);
+  }
 };
-constexpr int kAttentionQueries = 48;  // the most that (last_head - first_head) * (last_row - first_row) may be
-using AttentionFn = void (*)(const AttentionWork&);
+struct AttentionKernels {
+  void (*attend)(const AttentionWork&);
+  // The first `count` partials of one query become its row of head_dim elements.
+  void (*merge)(const float* partials, int64_t count, int64_t head_dim, float* out);
+};
+using AttentionFn = const AttentionKernels*;
 std::span<const KernelRow<AttentionFn>> attention_kernels();
 
 // delta_rule(): one value head of one span.

@@ -34,6 +34,8 @@ using FloatTag = hn::CappedTag<float, 16>;
 using IntTag = hn::Rebind<int32_t, FloatTag>;
 using HalfTag = hn::Rebind<hwy::float16_t, FloatTag>;
 using ShortTag = hn::Rebind<uint16_t, FloatTag>;
+using SignedShortTag = hn::Rebind<int16_t, FloatTag>;
+using ByteTag = hn::Rebind<int8_t, FloatTag>;
 using WordTag = hn::Rebind<uint32_t, FloatTag>;
 using FloatVec = hn::Vec<FloatTag>;
 constexpr FloatTag kFloats;
@@ -153,9 +155,10 @@ HWY_INLINE void store_first(Lanes x, float* y, int64_t count) {
   for (int64_t i = 0; i < count; ++i) y[i] = lanes[i];
 }
 
-// 16 bits to 32.
+// 16 stored numbers to floats. kUnit is what a float has to be multiplied with to be the number.
 struct BF16 {
   using Element = uint16_t;
+  static constexpr float kUnit = 1;
   static HWY_INLINE Lanes load(const uint16_t* x) {
     Lanes y;
     COPRIME_PARTS {
@@ -168,6 +171,7 @@ struct BF16 {
 };
 struct F16 {
   using Element = uint16_t;
+  static constexpr float kUnit = 1;
   static HWY_INLINE Lanes load(const uint16_t* x) {
     Lanes y;
     COPRIME_PARTS {
@@ -180,8 +184,27 @@ struct F16 {
 };
 struct F32 {
   using Element = float;
+  static constexpr float kUnit = 1;
   static HWY_INLINE Lanes load(const float* x) { return HWY_NAMESPACE::load(x); }
   static HWY_INLINE float scalar(float x) { return x; }
+};
+// Exponent and mantissa stand in a half as they are: seven bits up, and its bias is larger by 8. NaNs become 480.
+struct E4M3 {
+  using Element = uint8_t;
+  static constexpr float kUnit = 256;
+  static HWY_INLINE Lanes load(const uint8_t* x) {
+    Lanes y;
+    COPRIME_PARTS {
+      const auto wide = hn::PromoteTo(SignedShortTag(),
+                                      hn::LoadU(ByteTag(), reinterpret_cast<const int8_t*>(x) + i * kRegisterLanes));
+      const auto bits = hn::And(hn::ShiftLeft<7>(wide), hn::Set(SignedShortTag(), static_cast<int16_t>(0xbfff)));
+      y.part[i] = hn::PromoteTo(kFloats, hn::BitCast(HalfTag(), bits));
+    }
+    return y;
+  }
+  static HWY_INLINE float scalar(uint8_t x) {
+    return _cvtsh_ss(static_cast<uint16_t>((x & 0x80) << 8 | (x & 0x7f) << 7));
+  }
 };
 
 // 16 pairs of BF16: the low halves of 32-bit words, and the high halves, as floats.

@@ -146,7 +146,9 @@ class ReferenceDevice final : public Device {
 
   void store_kv(const KvView& kv, std::span<const SequenceSpan> spans, HeadsView k, HeadsView v) override {
     check_store_kv(kv, spans, k, v);
-    store_kv_rows(kv, spans, k, v);
+    for (const SequenceSpan& span : spans) {
+      for (int head = 0; head < kv.kv_heads; ++head) store_kv_head(kv, span, k, v, head);
+    }
     counter_.add();
   }
 
@@ -292,13 +294,15 @@ class ReferenceDevice final : public Device {
     for (int64_t first = 0; first < limit; first += kPageTokens) {
       const int32_t page = span.pages[static_cast<size_t>(first / kPageTokens)];
       const int64_t count = std::min<int64_t>(kPageTokens, limit - first);
-      const std::byte *keys = kv.keys(page, kv_head), *values = kv.values(page, kv_head);
+      std::byte *const keys = kv.keys(page, kv_head), *const values = kv.values(page, kv_head);
+      const float *const key_scales = kv.scales(keys), *const value_scales = kv.scales(values);
       std::array<float, kPageTokens> p{};
       float highest = m;
       for (int64_t t = 0; t < count; ++t) {
         float sum = 0;
         for (int64_t d = 0; d < kv.head_dim; ++d)
           sum = std::fma(q[d], page_value(kv.type, keys, d * kPageTokens + t), sum);
+        if (key_scales != nullptr) sum *= key_scales[t];
         p[static_cast<size_t>(t)] = sum * scale;
         highest = std::max(highest, sum * scale);
       }
@@ -309,6 +313,7 @@ class ReferenceDevice final : public Device {
         float& weight = p[static_cast<size_t>(t)];
         weight = std::exp(weight - m);
         lanes[static_cast<size_t>(t % 16)] += weight;
+        if (value_scales != nullptr) weight *= value_scales[t];
       }
       l = std::fma(l, alpha, sum_of_lanes(lanes));
       for (int64_t d = 0; d < kv.head_dim; ++d) {
