@@ -3,7 +3,6 @@
 #include <array>
 
 #include "base/error.h"
-#include "tokenizer/chat.h"
 #include "tokenizer/json_node.h"
 #include "tokenizer/pipeline_spec.h"
 #include "tokenizer/text_table.h"
@@ -168,7 +167,6 @@ TokenizerSpec read_gguf_vocabulary(const GgufFile& file) {
        {"tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id", "tokenizer.ggml.eom_token_id"}) {
     if (const auto id = reader.token_id(key)) spec.eos.push_back(*id);
   }
-  if (const auto chat = file.string("tokenizer.chat_template")) spec.system_message = default_system_message(*chat);
   return spec;
 }
 
