@@ -6,6 +6,9 @@
 namespace coprime {
 
 void run_generate(const WorldSettings& world, const GenerateSettings& settings);
+void run_tokenize(const TokenizeSettings& settings);
+void run_eval_command(const WorldSettings& world, const EvalSettings& settings);
+int run_gate_command(const WorldSettings& world, const GateSettings& settings);  // the exit code: 1 if it failed
 void run_logits(const WorldSettings& world, const LogitsSettings& settings);
 void run_bench(const WorldSettings& world, const BenchSettings& settings);
 void run_link(const LinkSettings& settings);

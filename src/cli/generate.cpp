@@ -3,8 +3,6 @@
 #include <unistd.h>
 
 #include <cstdio>
-#include <fstream>
-#include <iostream>
 #include <random>
 
 #include "base/clock.h"
@@ -13,43 +11,34 @@
 #include "cli/outputs.h"
 #include "cli/prompt_progress.h"
 #include "cli/report.h"
+#include "cli/text_input.h"
 #include "cli/trace_output.h"
 #include "engine/generation.h"
 #include "engine/generation_config.h"
 #include "engine/stop_matcher.h"
-#include "tokenizer/chat.h"
+#include "template/chat_template.h"
 #include "tokenizer/tokenizer.h"
 
 namespace coprime {
 namespace {
 
-// More than any context holds.
-constexpr size_t kMaxPromptBytes = 64 << 20;
-
-std::string read_prompt_file(const std::string& path) {
-  std::ifstream file;
-  if (path != "-") {
-    file.open(path, std::ios::binary);
-    if (!file || std::filesystem::is_directory(path))
-      fail(ErrorKind::kModel, "{}: cannot be read: give a text file", path);
-  }
-  std::istream& from = path == "-" ? std::cin : file;
-  std::string text(kMaxPromptBytes, 0);
-  from.read(text.data(), static_cast<std::streamsize>(text.size()));
-  text.resize(static_cast<size_t>(from.gcount()));
-  if (text.size() == kMaxPromptBytes)
-    fail(ErrorKind::kUsage, "{}: more than {} MiB of text: give a shorter prompt",
-         path == "-" ? "standard input" : path, kMaxPromptBytes >> 20);
-  return text;
+std::vector<int32_t> encode_chat(const Tokenizer& tokenizer, const std::string& model,
+                                 const GenerateSettings& settings) {
+  if (settings.chat && settings.chat->empty()) fail(ErrorKind::kUsage, "--chat is empty: give a message");
+  const std::string conversation =
+      settings.chat ? conversation_of(*settings.chat) : read_text_input(*settings.messages);
+  const ChatTemplate chat = ChatTemplate::open(model);
+  const RenderedChat rendered = chat.render(conversation, settings.chat ? "--chat" : *settings.messages,
+                                            {.variables = settings.chat_options, .now = local_time()});
+  return tokenizer.encode(rendered.text, rendered.foreign, rendered.structure);
 }
 
-std::vector<int32_t> encode_prompt(const Tokenizer& tokenizer, const GenerateSettings& settings) {
-  if (settings.chat) {
-    if (settings.chat->empty()) fail(ErrorKind::kUsage, "--chat is empty: give a message");
-    const ChatMessage message{"user", *settings.chat};
-    return tokenizer.encode(render_chat(tokenizer, {&message, 1}), false);
-  }
-  const std::string text = settings.prompt ? *settings.prompt : read_prompt_file(*settings.prompt_file);
+std::vector<int32_t> encode_prompt(const Tokenizer& tokenizer, const std::string& model,
+                                   const GenerateSettings& settings) {
+  if (settings.chat || settings.messages) return encode_chat(tokenizer, model, settings);
+  if (!settings.chat_options.empty())
+    fail(ErrorKind::kUsage, "--chat-options goes with --chat or --messages: there is no template here");
+  const std::string text = settings.prompt ? *settings.prompt : read_text_input(*settings.prompt_file);
   if (text.empty()) fail(ErrorKind::kUsage, "the prompt is empty: give at least one character");
   return tokenizer.encode(text, true);
 }
@@ -91,7 +80,7 @@ void run_generate(const WorldSettings& world, const GenerateSettings& settings) 
   const Tokenizer tokenizer = Tokenizer::open(options.model);
   const GenerationConfig config = read_generation_config(options.model);
 
-  GenerationRequest request{.prompt = encode_prompt(tokenizer, settings),
+  GenerationRequest request{.prompt = encode_prompt(tokenizer, world.model, settings),
                             .sampling = sampling_options(settings, config),
                             .eos = end_ids(config, tokenizer)};
   const auto prompt = static_cast<int64_t>(request.prompt.size());
@@ -102,8 +91,6 @@ void run_generate(const WorldSettings& world, const GenerateSettings& settings) 
   request.trace = trace.wanted();
   if (request.eos.empty())
     print_report("the model names no token that ends a text: it goes on to --max-tokens or the end of the context");
-  if (settings.chat && tokenizer.lacks_chat_template())
-    print_report("the file has no chat template: the message is put in the form that its vocabulary has tokens for");
   Front front(options);
   const int64_t start_us = now_us() - begin_us;
   PromptProgress progress = PromptProgress::on_terminal();

@@ -34,6 +34,17 @@ int run(int argc, char** argv) {
   CLI::App* generate_command = app.add_subcommand("generate", "continue a text, streaming");
   coprime::add_world_flags(*generate_command, world);
   coprime::add_generate_flags(*generate_command, generate);
+  coprime::EvalSettings eval;
+  coprime::GateSettings gate;
+  CLI::App* eval_command = app.add_subcommand("eval", "accuracy on questions with known answers");
+  coprime::add_world_flags(*eval_command, world);
+  coprime::add_eval_flags(*eval_command, eval);
+  CLI::App* gate_command = app.add_subcommand("gate", "what a padded geometry does to accuracy, kernels and speed");
+  coprime::add_world_flags(*gate_command, world);
+  coprime::add_gate_flags(*gate_command, gate);
+  coprime::TokenizeSettings tokenize;
+  CLI::App* tokenize_command = app.add_subcommand("tokenize", "ids out of text, and back");
+  coprime::add_tokenize_flags(*tokenize_command, tokenize);
   CLI::App* logits_command = app.add_subcommand("logits", "teacher-forced logits of given ids");
   coprime::add_world_flags(*logits_command, world);
   coprime::add_logits_flags(*logits_command, logits);
@@ -62,8 +73,9 @@ int run(int argc, char** argv) {
   CLI::App* key_command = app.add_subcommand("key", "make a key file for the hosts of a world");
   coprime::add_key_flags(*key_command, key);
 
-  for (CLI::App* command : {generate_command, logits_command, bench_command, link_command, plan_command, probe_command,
-                            synth_command, rank_command, key_command}) {
+  for (CLI::App* command :
+       {generate_command, eval_command, gate_command, tokenize_command, logits_command, bench_command, link_command,
+        plan_command, probe_command, synth_command, rank_command, key_command}) {
     command->fallthrough();  // --config may stand behind the command, too
     command->allow_config_extras(CLI::config_extras_mode::error);
   }
@@ -85,14 +97,18 @@ int run(int argc, char** argv) {
   if (key_command->parsed()) coprime::run_key(key);
   if (synth_command->parsed()) coprime::run_synth(synth);
   if (rank_command->parsed()) return coprime::run_rank_command(rank);
+  if (tokenize_command->parsed()) coprime::run_tokenize(tokenize);
   if (plan_command->parsed()) coprime::run_plan(plan);
   if (probe_command->parsed()) coprime::run_probe(probe);
-  if (generate_command->parsed() || logits_command->parsed() || bench_command->parsed() || link_command->parsed()) {
+  if (generate_command->parsed() || eval_command->parsed() || gate_command->parsed() || logits_command->parsed() ||
+      bench_command->parsed() || link_command->parsed()) {
     coprime::RanksSettings& ranks = link_command->parsed() ? link.ranks : world.ranks;
     const auto process = ranks.launched();
     if (process) ranks.meet_by_pmix();
     if (process && process->rank > 0) return coprime::run_launched_rank(ranks, *process);
   }
+  if (eval_command->parsed()) coprime::run_eval_command(world, eval);
+  if (gate_command->parsed()) return coprime::run_gate_command(world, gate);
   if (generate_command->parsed()) coprime::run_generate(world, generate);
   if (logits_command->parsed()) coprime::run_logits(world, logits);
   if (bench_command->parsed()) coprime::run_bench(world, bench);

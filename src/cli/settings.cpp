@@ -82,6 +82,17 @@ void add_ranks_flags(CLI::App& app, RanksSettings& s, int least, const std::stri
       ->capture_default_str();
 }
 
+void add_question_flags(CLI::App& app, EvalSettings& s) {
+  add(app, "--data", s.data, "file of questions, a line {\"question\", \"answer\"} each, whose answers end in #### n")
+      ->required();
+  add(app, "--limit", s.limit, "the first so many questions; 0: all")
+      ->check(in_range(size_t{0}, size_t{1} << 30))
+      ->capture_default_str();
+  add(app, "--concurrency", s.concurrency, "questions side by side")->check(in_range(1, 4096))->capture_default_str();
+  add(app, "--max-tokens", s.max_tokens, "of an answer")->check(in_range(int64_t{1}, kMaxCount))->capture_default_str();
+  add(app, "--chat-options", s.chat_options, "a JSON object for the chat template: {\"enable_thinking\": false}");
+}
+
 }  // namespace
 
 void print_report(const std::string& line) {
@@ -132,9 +143,12 @@ void add_world_flags(CLI::App& app, WorldSettings& s) {
 void add_generate_flags(CLI::App& app, GenerateSettings& s) {
   CLI::Option_group* prompt = app.add_option_group("prompt");
   add(*prompt, "--prompt", s.prompt, "text to continue");
-  add(*prompt, "--chat", s.chat, "a user's message, put in the model's chat form");
+  add(*prompt, "--chat", s.chat, "a user's message, put in the form of the model's chat template");
+  add(*prompt, "--messages", s.messages,
+      "JSON file of a conversation: a list of messages, or an object with messages, tools and more for the template");
   add(*prompt, "--prompt-file", s.prompt_file, "file with the text to continue; - is standard input");
   prompt->require_option(1);
+  add(app, "--chat-options", s.chat_options, "a JSON object for the chat template: {\"enable_thinking\": false}");
   add(app, "--max-tokens", s.max_tokens, "0: to the end of the context")
       ->check(in_range(int64_t{0}, kMaxCount))
       ->capture_default_str();
@@ -152,6 +166,33 @@ void add_generate_flags(CLI::App& app, GenerateSettings& s) {
   add(app, "--trace", s.trace,
       "file to write: what all ranks did in the first step and in a step of decode, for ui.perfetto.dev");
   add(app, "--json", s.json, "one JSON object instead of the streaming text");
+}
+
+void add_tokenize_flags(CLI::App& app, TokenizeSettings& s) {
+  add(app, "--model", s.model, "a folder with tokenizer.json, or a GGUF file")->required();
+  CLI::Option_group* input = app.add_option_group("input");
+  add(*input, "--text", s.text, "the text, or with --decode its ids: \"1 2 3\"");
+  add(*input, "--jsonl", s.jsonl, "file with a line {\"text\"} each, or with --decode {\"ids\"}; - is standard input");
+  input->require_option(1);
+  add(app, "--decode", s.decode, "from ids to text");
+}
+
+void add_eval_flags(CLI::App& app, EvalSettings& s) {
+  add_question_flags(app, s);
+  add(app, "--out", s.out, "file to write: a JSON line a question; a run that was stopped goes on where it was");
+  add(app, "--against", s.against, "an earlier run's file: compare the two");
+}
+
+void add_gate_flags(CLI::App& app, GateSettings& s) {
+  app.add_option("gate", s.gate, "a: the whole geometry padded, on one rank; b: the heads padded, on two ranks")
+      ->required()
+      ->check(CLI::IsMember({"a", "b"}));
+  add(app, "--for", s.pad_for, "the rank count that the geometry is widened for")
+      ->check(in_range(2, kMaxRanks))
+      ->capture_default_str();
+  add_question_flags(app, s.eval);
+  add(app, "--out", s.eval.out, "file to write: the report as one JSON object");
+  add(app, "--json", s.json, "the same on standard output instead of the table");
 }
 
 void add_logits_flags(CLI::App& app, LogitsSettings& s) {

@@ -62,7 +62,8 @@ struct KeySettings {
 };
 
 struct GenerateSettings {
-  std::optional<std::string> prompt, chat, prompt_file;
+  std::optional<std::string> prompt, chat, messages, prompt_file;
+  std::string chat_options;                         // JSON
   std::optional<double> temperature, top_p, min_p;  // unset: generation_config.json
   std::optional<int> top_k;
   std::optional<uint64_t> seed;  // unset: random
@@ -70,6 +71,27 @@ struct GenerateSettings {
   std::vector<std::string> stops;
   std::string trace;  // file; empty: none
   bool stats = false, json = false;
+};
+
+struct TokenizeSettings {
+  std::string model;
+  std::optional<std::string> text, jsonl;
+  bool decode = false;
+};
+
+struct EvalSettings {
+  std::string data, out, against, chat_options;
+  size_t limit = 0;  // 0: all
+  int concurrency = 8;
+  int64_t max_tokens = 256;
+};
+
+// Of `coprime gate`; `eval.out` is the report's.
+struct GateSettings {
+  std::string gate;
+  int pad_for = 3;
+  EvalSettings eval;
+  bool json = false;
 };
 
 struct LogitsSettings {
@@ -113,6 +135,9 @@ void print_report(const std::string& line);
 
 void add_world_flags(CLI::App& app, WorldSettings& settings);
 void add_generate_flags(CLI::App& app, GenerateSettings& settings);
+void add_tokenize_flags(CLI::App& app, TokenizeSettings& settings);
+void add_eval_flags(CLI::App& app, EvalSettings& settings);
+void add_gate_flags(CLI::App& app, GateSettings& settings);
 void add_logits_flags(CLI::App& app, LogitsSettings& settings);
 void add_bench_flags(CLI::App& app, BenchSettings& settings);
 void add_link_flags(CLI::App& app, LinkSettings& settings);

@@ -35,13 +35,15 @@ void AddedTokens::add(const AddedToken& token, std::string_view content) {
     word_.emplace("[\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}\\x{200c}\\x{200d}]", "single_word");
 }
 
-int32_t AddedTokens::longest_at(std::string_view text, size_t at, size_t* length) const {
+int32_t AddedTokens::longest_at(std::string_view text, size_t at, size_t limit, const Structural& structural,
+                                size_t* length) const {
   int32_t found = -1;
   uint32_t node = 0;
   for (size_t i = at; i < text.size(); ++i) {
     node = child_of(node, static_cast<unsigned char>(text[i]));
     if (node == 0) break;
-    if (nodes_[node].token >= 0) {
+    const int32_t token = nodes_[node].token;
+    if (token >= 0 && (i < limit || !structural(tokens_[static_cast<size_t>(token)].id))) {
       found = nodes_[node].token;
       *length = i + 1 - at;
     }
@@ -61,12 +63,16 @@ bool AddedTokens::within_word(std::string_view text, size_t begin, size_t end, M
   return word_->find(text.substr(end, after - end), 0, room, &first, &last);
 }
 
-void AddedTokens::split(std::string_view text, MatchRoom* room, const Sink& sink) const {
+void AddedTokens::split(std::string_view text, std::span<const TextRange> plain, const Structural& structural,
+                        MatchRoom* room, const Sink& sink) const {
   size_t done = 0;
   size_t at = 0;
   while (at < text.size()) {
+    while (!plain.empty() && plain.front().end <= at) plain = plain.subspan(1);
+    const size_t limit = plain.empty() ? text.size() : std::max(plain.front().begin, at);  // structure ends here
     size_t length = 0;
-    const int32_t match = first_bytes_[static_cast<unsigned char>(text[at])] ? longest_at(text, at, &length) : -1;
+    const int32_t match =
+        first_bytes_[static_cast<unsigned char>(text[at])] ? longest_at(text, at, limit, structural, &length) : -1;
     if (match < 0) {
       ++at;
       continue;

@@ -4,7 +4,6 @@
 
 #include "base/error.h"
 #include "json/json.h"
-#include "tokenizer/chat.h"
 #include "tokenizer/pipeline_spec.h"
 #include "tokenizer/text_table.h"
 #include "tokenizer/utf8.h"
@@ -168,9 +167,6 @@ TokenizerSpec read_gguf_vocabulary(const GgufFile& file) {
        {"tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id", "tokenizer.ggml.eom_token_id"}) {
     if (const auto id = reader.token_id(key)) spec.eos.push_back(*id);
   }
-  const auto chat = file.string("tokenizer.chat_template");
-  spec.lacks_chat_template = !chat;
-  if (chat) spec.system_message = default_system_message(*chat);
   return spec;
 }
 

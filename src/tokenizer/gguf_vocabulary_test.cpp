@@ -11,7 +11,6 @@
 
 #include "base/error.h"
 #include "gguf/test_files.h"
-#include "tokenizer/chat.h"
 #include "tokenizer/tokenizer.h"
 
 namespace coprime {
@@ -56,7 +55,6 @@ TEST_F(GgufVocabulary, a_sound_one_encodes_and_names_its_special_tokens) {
   EXPECT_FALSE(tokenizer.is_special(4));  // the model's own words: shown
   EXPECT_EQ(tokenizer.eos_ids(), (Ids{3, 4}));
   EXPECT_EQ(tokenizer.vocab_size(), 6);
-  EXPECT_EQ(tokenizer.default_system_message(), "");
 }
 
 TEST_F(GgufVocabulary, what_stands_around_a_text_follows_the_flags) {
@@ -115,18 +113,6 @@ TEST_F(GgufVocabulary, damaged_ones_never_crash) {
   EXPECT_GT(read, 150);
 }
 
-TEST(SystemMessage, is_the_one_string_that_a_template_puts_in_front) {
-  EXPECT_EQ(default_system_message("{% if x %}{{ '<|im_start|>system\nYou help.<|im_end|>\n' }}{% endif %}"),
-            "You help.");
-  EXPECT_EQ(default_system_message(R"({{- '<|im_start|>system\nA\nB<|im_end|>\n' }})"), "A\nB");
-  EXPECT_EQ(default_system_message(R"({{ '<|im_start|>system\n' + messages[0].content + '<|im_end|>\n' }})"), "");
-  EXPECT_EQ(default_system_message(
-                R"({{ '<|im_start|>system\n' + m + '<|im_end|>' }}{{ '<|im_start|>system\nC<|im_end|>' }})"),
-            "C");
-  EXPECT_EQ(default_system_message("{{ '<|im_start|>system"), "");
-  EXPECT_EQ(default_system_message(""), "");
-}
-
 std::string read_gzip(const std::string& path) {
   std::string text;
   gzFile file = gzopen(path.c_str(), "rb");
@@ -159,13 +145,6 @@ TEST(GgufGoldens, the_real_file_of_smollm2_gives_the_ids_of_hugging_face) {
   const Tokenizer tokenizer = Tokenizer::open(path);
   EXPECT_EQ(differences(tokenizer, "smollm2"), 0u);
   EXPECT_EQ(tokenizer.eos_ids(), Ids{2});
-  const ChatMessage message{"user", "Write one sentence about the sea."};
-  EXPECT_EQ(
-      tokenizer.encode(render_chat(tokenizer, {&message, 1}), false),
-      (Ids{1, 9690, 198, 2683, 359, 253,   5356, 5646, 11173, 3365, 3511, 308, 34519, 28,  7018, 411, 407,  19712, 8182,
-           2, 198,  1,   4093, 198, 19161, 582,  6330, 563,   260,  3426, 30,  2,     198, 1,    520, 9531, 198}));
-  const ChatMessage own[] = {{"system", "Be brief."}, message};
-  EXPECT_TRUE(render_chat(tokenizer, own).starts_with("<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\n"));
 }
 
 // The vocabulary of a tokenizer.json, as a converter writes it.

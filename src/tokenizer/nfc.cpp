@@ -20,6 +20,8 @@ bool surely_normal(std::string_view text) {
   return true;
 }
 
+bool is_continuation(char c) { return (static_cast<unsigned char>(c) & 0xc0) == 0x80; }
+
 int combining_class(int32_t code_point) { return utf8proc_get_property(code_point)->combining_class; }
 
 std::vector<int32_t> decompose(std::string_view text) {
@@ -71,6 +73,37 @@ std::string_view to_nfc(std::string_view text, std::string* buffer) {
   for (utf8proc_ssize_t i = 0; i < count; ++i) {
     append_utf8(static_cast<uint32_t>(points[static_cast<size_t>(i)]), buffer);
   }
+  return *buffer;
+}
+
+std::string_view to_nfc(std::string_view text, std::string* buffer, std::vector<TextRange>* ranges) {
+  if (ranges->empty() || surely_normal(text)) return to_nfc(text, buffer);
+  // Nothing below U+0300 composes with what stands before it: the text may be cut there, and normalised in parts.
+  const auto may_cut = [&](size_t at) { return at == text.size() || static_cast<unsigned char>(text[at]) < 0xcc; };
+  std::string whole, part;
+  size_t done = 0;
+  const auto copy_up_to = [&](size_t end) {
+    whole += to_nfc(text.substr(done, end - done), &part);
+    done = end;
+    return whole.size();
+  };
+  std::vector<TextRange> moved;
+  for (const TextRange& range : *ranges) {
+    size_t begin = range.begin, end = range.end;
+    while (begin > done && (begin == text.size() || !may_cut(begin) || is_continuation(text[begin]))) --begin;
+    while (end < text.size() && (!may_cut(end) || is_continuation(text[end]))) ++end;
+    if (end <= done) continue;
+    const size_t to = copy_up_to(std::max(begin, done));
+    if (!moved.empty() && moved.back().end == to) {
+      moved.back().end = copy_up_to(end);
+    } else {
+      const size_t to_end = copy_up_to(end);
+      moved.push_back({to, to_end});
+    }
+  }
+  copy_up_to(text.size());
+  *buffer = std::move(whole);
+  *ranges = std::move(moved);
   return *buffer;
 }
 

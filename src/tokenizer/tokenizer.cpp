@@ -45,6 +45,24 @@ std::vector<Token> tokens_of(const TokenizerSpec& spec) {
   return tokens;
 }
 
+bool is_white_space_only(std::string_view text) {
+  for (size_t at = 0; at < text.size();) {
+    if (!is_white_space(next_code_point(text, &at))) return false;
+  }
+  return true;
+}
+
+// Those of `*ranges` that touch [begin, begin + size), relative to it; ranges that end before it are dropped for good.
+std::vector<TextRange> ranges_within(std::span<const TextRange>* ranges, size_t begin, size_t size) {
+  while (!ranges->empty() && ranges->front().end <= begin) *ranges = ranges->subspan(1);
+  std::vector<TextRange> within;
+  for (const TextRange& range : *ranges) {
+    if (range.begin >= begin + size) break;
+    within.push_back({std::max(range.begin, begin) - begin, std::min(range.end, begin + size) - begin});
+  }
+  return within;
+}
+
 }  // namespace
 
 struct Tokenizer::State {
@@ -56,9 +74,7 @@ struct Tokenizer::State {
         nfc(spec.nfc),
         prefix(spec.prefix),
         suffix(spec.suffix),
-        eos(spec.eos),
-        system_message(spec.system_message),
-        lacks_chat_template(spec.lacks_chat_template) {
+        eos(spec.eos) {
     std::string buffer;
     for (const AddedToken& token : spec.added) {
       if (!token.normalized) {
@@ -92,8 +108,6 @@ struct Tokenizer::State {
   bool nfc;
   std::vector<int32_t> prefix, suffix;
   std::vector<int32_t> eos;
-  std::string system_message;
-  bool lacks_chat_template;
 };
 
 Tokenizer::Tokenizer(std::unique_ptr<State> state) : state_(std::move(state)) {}
@@ -124,6 +138,16 @@ Tokenizer Tokenizer::parse(std::string_view tokenizer_json, const std::string& w
 }
 
 std::vector<int32_t> Tokenizer::encode(std::string_view text, bool add_special_tokens) const {
+  return encode(text, add_special_tokens, {}, {});
+}
+
+std::vector<int32_t> Tokenizer::encode(std::string_view text, std::span<const TextRange> foreign,
+                                       std::string_view structure) const {
+  return encode(text, false, foreign, structure);
+}
+
+std::vector<int32_t> Tokenizer::encode(std::string_view text, bool add_special_tokens,
+                                       std::span<const TextRange> foreign, std::string_view structure) const {
   const State& state = *state_;
   if (text.size() > kMaxTextBytes) fail(ErrorKind::kUsage, "a text of {} bytes is too long to tokenize", text.size());
   if (const size_t bad = find_invalid_utf8(text); bad != std::string_view::npos) {
@@ -142,6 +166,10 @@ std::vector<int32_t> Tokenizer::encode(std::string_view text, bool add_special_t
     state.bpe.encode(piece, &bpe_room, &ids);
     if (use_cache) cache.remember(piece, begin, ids.size() - begin);
   };
+  const AddedTokens::Structural structural = [&](int32_t id) {
+    const Token& token = *state.at(id);
+    return token.special || (structure.find(token.bytes) != structure.npos && !is_white_space_only(token.bytes));
+  };
   const AddedTokens::Sink encode_normalized = [&](int32_t id, std::string_view part) {
     if (id >= 0) return ids.push_back(id);
     state.pre_tokenizer.split(part, &match_room, encode_piece);
@@ -149,9 +177,13 @@ std::vector<int32_t> Tokenizer::encode(std::string_view text, bool add_special_t
   std::string buffer;
   const AddedTokens::Sink encode_part = [&](int32_t id, std::string_view part) {
     if (id >= 0) return ids.push_back(id);
-    state.in_normalized.split(state.nfc ? to_nfc(part, &buffer) : part, &match_room, encode_normalized);
+    std::vector<TextRange> within;
+    if (!state.in_normalized.empty())
+      within = ranges_within(&foreign, static_cast<size_t>(part.data() - text.data()), part.size());
+    const std::string_view normalized = state.nfc ? to_nfc(part, &buffer, &within) : part;
+    state.in_normalized.split(normalized, within, structural, &match_room, encode_normalized);
   };
-  state.in_text.split(text, &match_room, encode_part);
+  state.in_text.split(text, foreign, structural, &match_room, encode_part);
   if (add_special_tokens) ids.insert(ids.end(), state.suffix.begin(), state.suffix.end());
   return ids;
 }
@@ -171,9 +203,5 @@ int32_t Tokenizer::find(std::string_view token) const { return state_->ids.find(
 int32_t Tokenizer::vocab_size() const { return state_->tokens.back().id + 1; }
 
 std::vector<int32_t> Tokenizer::eos_ids() const { return state_->eos; }
-
-const std::string& Tokenizer::default_system_message() const { return state_->system_message; }
-
-bool Tokenizer::lacks_chat_template() const { return state_->lacks_chat_template; }
 
 }  // namespace coprime

@@ -9,6 +9,8 @@
 #include <string_view>
 #include <vector>
 
+#include "tokenizer/text_range.h"
+
 namespace coprime {
 
 class Tokenizer {
@@ -22,9 +24,15 @@ class Tokenizer {
   ~Tokenizer();
 
   // Added tokens that stand in the text are recognised. With `add_special_tokens`, what the post-processor prepends
-  // (Llama-3's
-  // <|begin_of_text|>) is prepended. Error(kUsage) for text that is not UTF-8, with the byte's position.
+  // (Llama-3's <|begin_of_text|>) is prepended. Error(kUsage) for text that is not UTF-8, with the byte's position.
   std::vector<int32_t> encode(std::string_view text, bool add_special_tokens) const;
+
+  // One encoding of a text with parts that somebody else wrote (`foreign`: ascending, disjoint, cutting no code point):
+  // a structural token is none where it touches such a part, and its text is encoded as any other. Structural are
+  // special tokens, and added ones that `structure` spells out (a chat template's source: Qwen's <tool_call> and
+  // <think> are no special tokens) unless they are white space.
+  std::vector<int32_t> encode(std::string_view text, std::span<const TextRange> foreign,
+                              std::string_view structure) const;
 
   // The bytes of one token, as they stand in the text: not always whole code points. Empty for an unknown id.
   std::string_view bytes(int32_t id) const;
@@ -33,12 +41,11 @@ class Tokenizer {
   int32_t find(std::string_view token) const;  // -1 if there is none
   int32_t vocab_size() const;                  // the largest id + 1
   std::vector<int32_t> eos_ids() const;  // tokenizer_config.json's eos_token, if it is a token; GGUF: eos, eot, eom
-  // What a GGUF file's chat template puts before a conversation that has no system message; empty: nothing.
-  const std::string& default_system_message() const;
-  bool lacks_chat_template() const;  // a GGUF file that has none
 
  private:
   struct State;
+  std::vector<int32_t> encode(std::string_view text, bool add_special_tokens, std::span<const TextRange> foreign,
+                              std::string_view structure) const;
   explicit Tokenizer(std::unique_ptr<State> state);
   std::unique_ptr<State> state_;
 };

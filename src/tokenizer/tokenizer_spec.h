@@ -51,10 +51,8 @@ struct TokenizerSpec {
   bool nfc = false;
   std::vector<PreTokenizerStep> steps;
   std::vector<int32_t> prefix, suffix;  // what the post-processor puts around a text
-  // Of GGUF; a tokenizer.json does not hold them.
+  // Of GGUF; a tokenizer.json does not hold it.
   std::vector<int32_t> eos;
-  std::string system_message;  // that the chat template puts before a conversation without one
-  bool lacks_chat_template = false;
 };
 
 // Error(kModel) names `where`, the key, what was found and what is supported. Truncation and padding are the caller's

@@ -8,7 +8,6 @@
 #include <thread>
 
 #include "base/error.h"
-#include "tokenizer/chat.h"
 
 namespace coprime {
 namespace {
@@ -275,41 +274,51 @@ TEST(TokenizerFile, broken_documents_are_refused) {
   EXPECT_REFUSED(R"("model": {)", R"("model": {}, "model": {)", "\"model\"", "twice");
 }
 
-TEST(Chat, chatml_is_the_form_of_a_vocabulary_with_its_tokens) {
-  const Tokenizer tokenizer = mini();
-  const std::vector<ChatMessage> messages = {{"system", "Be brief."}, {"user", " 2 + 2? \n"}};
-  const std::string text = render_chat(tokenizer, messages);
-  EXPECT_EQ(text,
-            "<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\n 2 + 2? \n<|im_end|>\n<|im_start|>assistant\n");
-  const Ids ids = tokenizer.encode(text, false);
-  EXPECT_EQ(std::count(ids.begin(), ids.end(), 572), 3);
-  EXPECT_EQ(std::count(ids.begin(), ids.end(), 573), 2);
-  EXPECT_EQ(joined(tokenizer, ids), text);
-  EXPECT_EQ(render_chat(tokenizer, {}), "<|im_start|>assistant\n");
+TEST(ForeignText, special_tokens_in_it_are_text_and_what_joins_beside_it_still_joins) {
+  const Tokenizer tokenizer = tiny();
+  const auto ids = [&](const std::string& text, std::vector<TextRange> foreign) {
+    return tokenizer.encode(text, foreign, "");
+  };
+  EXPECT_EQ(ids("a<s>b", {}), (Ids{0, 9, 1}));
+  EXPECT_EQ(ids("a<s>b", {{0, 1}, {4, 5}}), (Ids{0, 9, 1}));
+  for (const TextRange& range : {TextRange{1, 4}, TextRange{0, 5}, TextRange{1, 2}, TextRange{3, 4}, TextRange{2, 3}})
+    EXPECT_EQ(ids("a<s>b", {range}), (Ids{3})) << range.begin << " " << range.end;  // bytes without a token vanish
+  EXPECT_EQ(ids("<s><s><s>", {{3, 6}}), (Ids{9, 9}));
+  EXPECT_EQ(ids("abc", {{1, 2}}), (Ids{4}));
 }
 
-TEST(Chat, llama3_is_the_form_of_a_vocabulary_with_its_tokens_and_trims) {
+TEST(ForeignText, a_shorter_token_that_ends_before_it_counts) {
   const Tokenizer tokenizer =
       tiny(R"({"id": 9, "content": "<s>", "special": true})",
-           R"({"id": 9, "content": "<|begin_of_text|>"}, {"id": 10, "content": "<|start_header_id|>"},
-      {"id": 11, "content": "<|end_header_id|>"}, {"id": 12, "content": "<|eot_id|>"})");
-  const std::vector<ChatMessage> messages = {{"user", " \n\u3000a b\t"}, {"assistant", "  "}};
-  EXPECT_EQ(
-      render_chat(tokenizer, messages),
-      "<|begin_of_text|><|start_header_id|>user<|end_header_id|>\n\na b<|eot_id|>"
-      "<|start_header_id|>assistant<|end_header_id|>\n\n<|eot_id|><|start_header_id|>assistant<|end_header_id|>\n\n");
+           R"({"id": 9, "content": "<s>", "special": true}, {"id": 10, "content": "<s>ab", "special": true})");
+  EXPECT_EQ(tokenizer.encode("<s>ab", {}, ""), (Ids{10}));
+  const std::vector<TextRange> foreign = {{3, 5}};
+  EXPECT_EQ(tokenizer.encode("<s>ab", foreign, ""), (Ids{9, 3}));
 }
 
-TEST(Chat, a_vocabulary_without_either_form_is_refused) { EXPECT_THROW(render_chat(tiny(), {}), Error); }
+TEST(ForeignText, an_added_token_is_structural_where_the_template_spells_it_out) {
+  const Tokenizer tokenizer = tiny(R"("special": true)", R"("special": false)");
+  const std::vector<TextRange> foreign = {{0, 5}};
+  EXPECT_EQ(tokenizer.encode("a<s>b", foreign, "nothing"), (Ids{0, 9, 1}));
+  EXPECT_EQ(tokenizer.encode("a<s>b", foreign, "{{ '<s>' }}"), (Ids{3}));
+}
 
-TEST(Chat, a_message_that_is_not_utf8_is_a_usage_error) {
-  const std::vector<ChatMessage> messages = {{"user", "\xff"}};
-  try {
-    render_chat(mini(), messages);
-    FAIL();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.kind(), ErrorKind::kUsage);
-  }
+TEST(ForeignText, is_found_again_after_normalisation) {
+  const std::string text =
+      R"({"added_tokens": [{"id": 9, "content": "<s>", "special": true, "normalized": true}], "normalizer": {"type": "NFC"},
+    "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": false, "use_regex": false}, "post_processor": null,
+    "decoder": {"type": "ByteLevel"},
+    "model": {"type": "BPE", "vocab": {"a": 0, "b": 1, "c": 2, "ab": 3, "abc": 4}, "merges": ["a b", "ab c"]}})";
+  const Tokenizer tokenizer = Tokenizer::parse(text, "tiny");
+  // Each e with its accent becomes one letter of fewer bytes, so that everything behind it moves.
+  const std::string e = "e\u0301";
+  const std::string whole = e + e + "<s>" + e + "<s>" + e + "<s>b";
+  const size_t middle = 2 * e.size() + 3 + e.size();
+  const std::vector<TextRange> foreign = {{0, e.size()}, {middle, middle + 3}};
+  EXPECT_EQ(tokenizer.encode(whole, {}, ""), (Ids{9, 9, 9, 1}));
+  EXPECT_EQ(tokenizer.encode(whole, foreign, ""), (Ids{9, 9, 1}));
+  const std::vector<TextRange> mark = {{1, 3}};  // the accent alone is foreign: it joins the letter before it
+  EXPECT_EQ(tokenizer.encode("e\u0301<s>", mark, ""), (Ids{9}));
 }
 
 }  // namespace

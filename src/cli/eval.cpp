@@ -1,0 +1,168 @@
+// coprime eval, coprime gate: accuracy on questions, and what padding does to it.
+#include <unistd.h>
+
+#include <cstdio>
+#include <fstream>
+
+#include "base/error.h"
+#include "base/output_file.h"
+#include "cli/commands.h"
+#include "cli/outputs.h"
+#include "tools/eval.h"
+#include "tools/padding_gate.h"
+
+namespace coprime {
+namespace {
+
+// One line on a terminal, written over; nothing where standard error is no terminal.
+class Progress {
+ public:
+  explicit Progress(size_t total) : total_(total), shown_(::isatty(2) == 1) {}
+  ~Progress() {
+    if (shown_) std::fputs("\r\x1b[K", stderr);
+  }
+
+  void add(bool correct) {
+    ++done_;
+    correct_ += correct;
+    if (!shown_) return;
+    constexpr size_t kWidth = 30;
+    const size_t filled = std::min(kWidth, kWidth * done_ / std::max<size_t>(1, total_));
+    fmt::print(stderr, "\r[{}{}] {} of {}, {} right ", std::string(filled, '#'), std::string(kWidth - filled, '.'),
+               done_, total_, correct_);
+    std::fflush(stderr);
+  }
+
+ private:
+  size_t total_, done_ = 0, correct_ = 0;
+  bool shown_;
+};
+
+// Answers as they come, beside the results' place, so that a run that was stopped goes on where it was. The first line
+// says what the run is; another run's answers are not taken.
+class PartialResults {
+ public:
+  PartialResults(const std::string& out, const std::string& settings) : path_(out + ".partial"), settings_(settings) {
+    if (out.empty()) return;
+    std::string first;
+    if (std::ifstream before(path_); std::getline(before, first) && !before.eof()) {
+      if (first != settings_) {
+        fail(ErrorKind::kUsage, "{}: the answers of another run ({}): delete it, or name another --out", path_,
+             first.substr(0, 200));
+      }
+      read();
+    }
+    file_.open(path_, std::ios::binary | std::ios::trunc);
+    file_ << settings_ << "\n";
+    for (const auto& [id, answer] : known_) file_ << answer_line(answer);
+    check();
+  }
+
+  const std::map<int64_t, Answer>& known() const { return known_; }
+
+  void add(const Answer& answer) {
+    if (!file_.is_open()) return;
+    file_ << answer_line(answer);
+    check();
+  }
+  void remove() {
+    if (!file_.is_open()) return;
+    file_.close();
+    std::filesystem::remove(path_);
+  }
+
+ private:
+  void read() {
+    const std::string answers = path_ + ".answers";  // without the first line
+    {
+      std::ifstream from(path_, std::ios::binary);
+      std::string line;
+      std::getline(from, line);
+      std::ofstream to(answers, std::ios::binary);
+      to << from.rdbuf();
+    }
+    known_ = read_answers(answers, true);
+    std::filesystem::remove(answers);
+  }
+  void check() {
+    if (!file_.flush()) fail(ErrorKind::kModel, "{}: cannot be written", path_);
+  }
+
+  std::string path_, settings_;
+  std::ofstream file_;
+  std::map<int64_t, Answer> known_;
+};
+
+EvalOptions eval_options(const WorldSettings& world, const EvalSettings& settings) {
+  return {.world = world.options(),
+          .concurrency = settings.concurrency,
+          .max_tokens = settings.max_tokens,
+          .chat_options = settings.chat_options};
+}
+
+void write_text(const std::string& path, const std::string& text) {
+  const std::span<const std::byte> part = std::as_bytes(std::span(text));
+  write_output(path, {&part, 1});
+}
+
+}  // namespace
+
+void run_eval_command(const WorldSettings& world, const EvalSettings& settings) {
+  EvalOptions options = eval_options(world, settings);
+  const std::vector<Question> questions = read_questions(settings.data, settings.limit);
+  std::map<int64_t, Answer> base;
+  if (!settings.against.empty()) base = read_answers(settings.against);
+  if (!settings.out.empty()) check_output_flag("--out", settings.out, {world.model, settings.data, settings.against});
+
+  const std::string what =
+      fmt::format("{} on {}: {} ranks, padded for {}, MLP {}, math {}, kv {}{}, {} tokens, template {}", world.model,
+                  settings.data, options.world.plan.ranks, world.pad_for, world.mlp_width, world.math, world.kv,
+                  world.exact ? ", exact" : "", settings.max_tokens, settings.chat_options);
+  PartialResults partial(settings.out, what);
+  EvalRun run;
+  {
+    Progress progress(questions.size());
+    for (const auto& [id, answer] : partial.known()) progress.add(answer.correct);
+    options.answered = [&](const Answer& answer) {
+      partial.add(answer);
+      progress.add(answer.correct);
+    };
+    run = run_eval(options, questions, partial.known());
+  }
+  if (!settings.out.empty()) {
+    std::string lines;
+    for (const Answer& answer : run.answers) lines += answer_line(answer);
+    write_text(settings.out, lines);
+    partial.remove();
+  }
+  const auto count = static_cast<double>(run.answers.size());
+  std::string text = fmt::format("accuracy {} of {} ({:.2f}%) on {} rank{}\n", run.correct, run.answers.size(),
+                                 100 * static_cast<double>(run.correct) / count, options.world.plan.ranks,
+                                 options.world.plan.ranks == 1 ? "" : "s");
+  if (run.seconds > 0)
+    text += fmt::format("speed    {} tokens in {:.1f} s, {:.0f} a second\n", run.tokens, run.seconds,
+                        static_cast<double>(run.tokens) / run.seconds);
+  if (!settings.against.empty()) text += compare_answers(base, run.answers).text();
+  print(text);
+}
+
+int run_gate_command(const WorldSettings& world, const GateSettings& settings) {
+  if (world.ranks.ranks || world.pad_for != 0 || world.mlp_width != 0)
+    fail(ErrorKind::kUsage, "the gate sets ranks and geometry: leave --ranks, --pad-for and --mlp-width away, give --for");
+  GateOptions options{.gate = settings.gate == "a" ? PaddingGate::kA : PaddingGate::kB,
+                      .pad_for = settings.pad_for,
+                      .eval = eval_options(world, settings.eval)};
+  const std::vector<Question> questions = read_questions(settings.eval.data, settings.eval.limit);
+  if (!settings.eval.out.empty()) check_output_flag("--out", settings.eval.out, {world.model, settings.eval.data});
+  GateReport report;
+  {
+    Progress progress(2 * questions.size());
+    options.eval.answered = [&](const Answer& answer) { progress.add(answer.correct); };
+    report = run_padding_gate(options, questions);
+  }
+  if (!settings.eval.out.empty()) write_text(settings.eval.out, report.json() + "\n");
+  print(settings.json ? report.json() + "\n" : report.text());
+  return report.passed() ? 0 : 1;
+}
+
+}  // namespace coprime

@@ -1,0 +1,235 @@
+#include "tools/eval.h"
+
+#include <simdjson.h>
+
+#include <algorithm>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "engine/generation_config.h"
+#include "engine/side_by_side.h"
+#include "template/chat_template.h"
+#include "tokenizer/json_node.h"
+#include "tokenizer/tokenizer.h"
+
+namespace coprime {
+namespace {
+
+// Each line that is not empty, with its number from 1, and whether it ends the file without a line's end.
+void each_json_line(const std::filesystem::path& path,
+                    const std::function<bool(const std::string& line, const std::string& where, bool torn)>& use) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file || std::filesystem::is_directory(path))
+    fail(ErrorKind::kModel, "{}: cannot be read: give a file of JSON lines", path.string());
+  std::string line;
+  for (size_t number = 1; std::getline(file, line); ++number) {
+    if (line.empty()) continue;
+    if (!use(line, fmt::format("{}, line {}", path.string(), number), file.eof())) return;
+  }
+}
+
+std::string text_of(const Tokenizer& tokenizer, const std::vector<int32_t>& ids, std::vector<size_t>* ends) {
+  Utf8Stream stream;
+  std::string text;
+  for (const int32_t id : ids) {
+    if (!tokenizer.is_special(id)) text += stream.push(tokenizer.bytes(id));
+    ends->push_back(text.size());
+  }
+  return text + stream.finish();
+}
+
+Answer judged(int64_t id, const Question& question, const Tokenizer& tokenizer, const GreedyResult& result) {
+  Answer answer{.id = id, .question = question.question, .answer = question.answer, .margins = result.margins};
+  answer.output = text_of(tokenizer, result.ids, &answer.token_ends);
+  answer.got = final_answer(answer.output);
+  answer.correct = !answer.got.empty() && answer.got == final_answer(question.answer);
+  return answer;
+}
+
+std::vector<GreedyRequest> requests_of(const EvalOptions& options, const Tokenizer& tokenizer,
+                                       const std::vector<Question>& questions, const std::vector<size_t>& open) {
+  const ChatTemplate chat = ChatTemplate::open(options.world.model);
+  std::vector<GreedyRequest> requests;
+  for (const size_t i : open) {
+    const RenderedChat rendered = chat.render(conversation_of(questions[i].question), fmt::format("question {}", i),
+                                              {.variables = options.chat_options, .now = local_time()});
+    requests.push_back({tokenizer.encode(rendered.text, rendered.foreign, rendered.structure), options.max_tokens});
+  }
+  return requests;
+}
+
+// The world for these requests: room for the longest, and no more places than there are questions.
+WorldOptions world_for(const EvalOptions& options, const std::vector<GreedyRequest>& requests, int64_t max_positions) {
+  WorldOptions world = options.world;
+  int64_t longest = 1;
+  for (const GreedyRequest& request : requests)
+    longest = std::max(longest, static_cast<int64_t>(request.prompt.size()) + request.max_tokens);
+  if (longest > max_positions) {
+    fail(ErrorKind::kUsage,
+         "the longest question needs {} tokens with its answer, and the model's context holds {}: lower --max-tokens",
+         longest, max_positions);
+  }
+  world.context = longest;
+  world.sequences = std::max(1, std::min(options.concurrency, static_cast<int>(requests.size())));
+  world.max_rows = std::max(world.max_rows, world.sequences);
+  return world;
+}
+
+EvalComparison::Difference difference_of(const Answer& base, const Answer& answer) {
+  EvalComparison::Difference result{.id = answer.id,
+                                    .base_correct = base.correct,
+                                    .correct = answer.correct,
+                                    .base_got = base.got,
+                                    .got = answer.got};
+  if (answer.margins.empty()) return result;
+  const auto same = std::ranges::mismatch(base.output, answer.output).in2 - answer.output.begin();
+  const auto token = std::ranges::upper_bound(answer.token_ends, static_cast<size_t>(same)) - answer.token_ends.begin();
+  result.token = token;
+  if (static_cast<size_t>(token) < answer.margins.size()) result.margin = answer.margins[static_cast<size_t>(token)];
+  return result;
+}
+
+}  // namespace
+
+std::vector<Question> read_questions(const std::filesystem::path& path, size_t limit) {
+  std::vector<Question> questions;
+  simdjson::dom::parser parser;
+  each_json_line(path, [&](const std::string& line, const std::string& where, bool) {
+    const JsonNode root = parse_json(&parser, line, where);
+    Question question{std::string(root.need("question").text()), std::string(root.need("answer").text())};
+    if (final_answer(question.answer).empty())
+      fail(ErrorKind::kModel, "{}: the answer has no \"#### n\": expected GSM8K's form", where);
+    questions.push_back(std::move(question));
+    return limit == 0 || questions.size() < limit;
+  });
+  if (questions.empty()) fail(ErrorKind::kModel, "{}: there is no question in it", path.string());
+  return questions;
+}
+
+std::string final_answer(std::string_view text) {
+  const size_t mark = text.rfind("####");
+  if (mark == text.npos) return {};
+  std::string answer;
+  for (const char c : text.substr(mark + 4)) {
+    if (c == '\n') break;
+    if (c != ' ' && c != '\t' && c != '\r' && c != ',' && c != '$') answer += c;
+  }
+  if (answer.ends_with('.')) answer.pop_back();
+  return answer;
+}
+
+std::string answer_line(const Answer& answer) {
+  const nlohmann::ordered_json line{{"id", answer.id},   {"question", answer.question}, {"answer", answer.answer},
+                                    {"got", answer.got}, {"correct", answer.correct},   {"output", answer.output}};
+  return line.dump() + "\n";
+}
+
+std::map<int64_t, Answer> read_answers(const std::filesystem::path& path, bool torn) {
+  std::map<int64_t, Answer> answers;
+  simdjson::dom::parser parser;
+  each_json_line(path, [&](const std::string& line, const std::string& where, bool last_is_open) {
+    if (torn && last_is_open) return false;
+    const JsonNode root = parse_json(&parser, line, where);
+    Answer answer{.question = std::string(root.need("question").text()),
+                  .answer = std::string(root.need("answer").text()),
+                  .got = std::string(root.need("got").text()),
+                  .output = std::string(root.need("output").text()),
+                  .correct = root.need("correct").flag()};
+    if (root.need("id").value().get(answer.id) != simdjson::SUCCESS) root.need("id").refuse("a number");
+    if (!answers.emplace(answer.id, answer).second) root.need("id").refuse("each id once");
+    return true;
+  });
+  return answers;
+}
+
+EvalRun run_eval(const EvalOptions& options, const std::vector<Question>& questions,
+                 const std::map<int64_t, Answer>& known, const std::function<void(Front&)>& then) {
+  const ModelShape shape = read_model_shape(options.world.model);
+  const Tokenizer tokenizer = Tokenizer::open(options.world.model);
+  std::vector<int32_t> ends = read_generation_config(options.world.model).eos;
+  for (const int32_t id : tokenizer.eos_ids()) ends.push_back(id);
+
+  EvalRun run;
+  std::map<int64_t, Answer> answers;
+  std::vector<size_t> open;
+  for (size_t i = 0; i < questions.size(); ++i) {
+    const auto found = known.find(static_cast<int64_t>(i));
+    if (found == known.end()) {
+      open.push_back(i);
+    } else {
+      answers.emplace(found->first, found->second);
+    }
+  }
+  if (!open.empty() || then) {
+    const std::vector<GreedyRequest> requests = requests_of(options, tokenizer, questions, open);
+    Front front(world_for(options, requests, shape.max_positions));
+    const int64_t begin_us = now_us();
+    generate_side_by_side(front, requests, ends, [&](size_t request, const GreedyResult& result) {
+      Answer answer = judged(static_cast<int64_t>(open[request]), questions[open[request]], tokenizer, result);
+      run.tokens += static_cast<int64_t>(result.margins.size());
+      if (options.answered) options.answered(answer);
+      answers.emplace(answer.id, std::move(answer));
+    });
+    run.seconds = static_cast<double>(now_us() - begin_us) / 1e6;
+    run.steps = static_cast<int64_t>(front.statistics().steps);
+    run.step_us = front.statistics().step_us;
+    run.ranks = front.ranks();
+    if (then) then(front);
+  }
+  for (auto& [id, answer] : answers) {
+    run.correct += answer.correct;
+    run.answers.push_back(std::move(answer));
+  }
+  return run;
+}
+
+EvalComparison compare_answers(const std::map<int64_t, Answer>& base, const std::vector<Answer>& answers) {
+  EvalComparison result;
+  for (const Answer& answer : answers) {
+    const auto found = base.find(answer.id);
+    if (found == base.end()) continue;
+    if (found->second.question != answer.question)
+      fail(ErrorKind::kModel, "the runs compared have different questions {}: give one of the same data", answer.id);
+    const Answer& before = found->second;
+    ++result.paired.questions;
+    result.base_correct += before.correct;
+    result.correct += answer.correct;
+    result.paired.b += before.correct && !answer.correct;
+    result.paired.c += !before.correct && answer.correct;
+    if (before.output == answer.output) {
+      ++result.equal_outputs;
+    } else {
+      result.differences.push_back(difference_of(before, answer));
+    }
+  }
+  if (result.paired.questions == 0)
+    fail(ErrorKind::kModel, "the runs compared have no question in common: give one of the same data");
+  return result;
+}
+
+std::string EvalComparison::text() const {
+  const auto share = [&](int64_t count) {
+    return 100.0 * static_cast<double>(count) / static_cast<double>(paired.questions);
+  };
+  std::string text = fmt::format("against  {} of {} correct ({:.2f}%), here {} ({:.2f}%)\n", base_correct,
+                                 paired.questions, share(base_correct), correct, share(correct));
+  text += fmt::format("paired   b {} (right there alone), c {} (right here alone), exact McNemar p {:.3g}\n", paired.b,
+                      paired.c, paired.p_value());
+  text += fmt::format("         difference {:+.2f} points, 95% interval {:+.2f} to {:+.2f}: {}\n",
+                      100 * paired.difference(), 100 * paired.lower(), 100 * paired.upper(),
+                      paired.non_inferior() ? "not worse by 2 points or more" : "a loss of 2 points is not excluded");
+  text += fmt::format("outputs  {} of {} equal\n", equal_outputs, paired.questions);
+  for (const Difference& each : differences) {
+    const auto word = [](bool right) { return right ? "right" : "wrong"; };
+    text += fmt::format("         question {}: {:?} ({}) there, {:?} ({}) here", each.id, each.base_got,
+                        word(each.base_correct), each.got, word(each.correct));
+    if (each.token >= 0) text += fmt::format(", from token {} on", each.token);
+    if (each.margin) text += fmt::format(", which led by {:.3g}", *each.margin);
+    text += "\n";
+  }
+  return text;
+}
+
+}  // namespace coprime
