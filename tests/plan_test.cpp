@@ -38,6 +38,10 @@ void expect_the_bytes_of_a_run(const std::string& model, int ranks, std::vector<
     const json& planned = plan["memory_by_rank"][static_cast<size_t>(rank)];
     EXPECT_EQ(planned["weight_bytes"], run["ranks"][static_cast<size_t>(rank)]["weight_bytes"])
         << model << " rank " << rank << " of " << ranks;
+    // Six tokens stand in one page of 64.
+    EXPECT_EQ(planned["kv_bytes_per_token"].get<int64_t>() * 64 + planned["state_bytes"].get<int64_t>(),
+              run["ranks"][static_cast<size_t>(rank)]["cache_bytes"])
+        << model << " rank " << rank << " of " << ranks;
     step_bytes += planned["step_weight_bytes"].get<int64_t>();
   }
   EXPECT_EQ(step_bytes, run["step_weight_bytes"]) << model << " on " << ranks;

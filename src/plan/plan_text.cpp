@@ -57,7 +57,7 @@ std::string quantities(const Plan& plan) {
     text += fmt::format("{:<19}{:>8}{:>8}{:>8}  {:<22} {}\n", q.title, q.stock, q.padded,
                         *std::ranges::max_element(q.held), by_rank(q.real), q.reason);
   }
-  text += fmt::format("padding: parameters {}, KV {}; the busiest rank reads {} beside an even share\n",
+  text += fmt::format("padding: parameters {}, KV {}; the busiest rank reads {} over an even share\n",
                       percent(plan.padded_parameters / plan.parameters.all() - 1), percent(plan.kv_overhead),
                       percent(plan.busiest_overhead));
   return text;
