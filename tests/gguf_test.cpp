@@ -248,11 +248,13 @@ TEST_F(SmolLm2, without_an_end_or_a_chat_template_it_says_so_on_the_command_line
     stream << std::string(key.size(), 'x');  // a key that nobody knows
   }
   stream.close();
-  const ProgramResult result =
-      run_program({"generate", "--model", copy.string(), "--chat", "Hi", "--max-tokens", "4", "--temperature", "0"});
+  const ProgramResult result = run_program(
+      {"generate", "--model", copy.string(), "--prompt", "Hi", "--max-tokens", "4", "--temperature", "0"});
   EXPECT_EQ(result.exit_code, 0) << result.err;
   EXPECT_NE(result.err.find("names no token that ends a text"), std::string::npos) << result.err;
-  EXPECT_NE(result.err.find("has no chat template"), std::string::npos) << result.err;
+  const ProgramResult chat = run_program({"generate", "--model", copy.string(), "--chat", "Hi"});
+  EXPECT_EQ(chat.exit_code, 3) << chat.err;
+  EXPECT_NE(chat.err.find("has no chat template"), std::string::npos) << chat.err;
   const ProgramResult whole =
       run_program({"generate", "--model", file_.string(), "--chat", "Hi", "--max-tokens", "4", "--temperature", "0"});
   EXPECT_EQ(whole.err, "");
