@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <utility>
 
 #include "base/check.h"
 #include "base/number_formats.h"
@@ -60,19 +61,16 @@ void split_factors(const uint8_t* packed, int block, FileBlock& out) {
   }
 }
 
-FileBlock split_q5(const uint8_t* in, int header) {
-  FileBlock out;
+void split_q5(const uint8_t* in, int header, FileBlock& out) {
   out.scale = half_at(in);
   if (header == 4) out.minimum = half_at(in + 2);
   uint32_t high;
   std::memcpy(&high, in + header, 4);
   split_nibbles(in + header + 4, out);
   for (int i = 0; i < kWords; ++i) out.code[i] |= spread_bits(high >> 8 * i & 255) << 4;
-  return out;
 }
 
-FileBlock split_q2_k(const uint8_t* in, int block) {
-  FileBlock out;
+void split_q2_k(const uint8_t* in, int block, FileBlock& out) {
   out.scale = half_at(in + 80);
   out.minimum = half_at(in + 82);
   const uint8_t* quants = in + 16 + block / 4 * 32;
@@ -81,11 +79,9 @@ FileBlock split_q2_k(const uint8_t* in, int block) {
     out.factor[half] = in[2 * block + half] & 15;
     out.minimum_factor[half] = in[2 * block + half] >> 4;
   }
-  return out;
 }
 
-FileBlock split_q3_k(const uint8_t* in, int block) {
-  FileBlock out;
+void split_q3_k(const uint8_t* in, int block, FileBlock& out) {
   out.scale = half_at(in + 108);
   const uint8_t *quants = in + 32 + block / 4 * 32, *factors = in + 96;
   for (int i = 0; i < kWords; ++i) {
@@ -97,21 +93,17 @@ FileBlock split_q3_k(const uint8_t* in, int block) {
     const int low = j < 8 ? factors[j] & 15 : factors[j - 8] >> 4, high = factors[8 + j % 4] >> 2 * (j / 4) & 3;
     out.factor[half] = static_cast<uint8_t>((low | high << 4) - 32);
   }
-  return out;
 }
 
-FileBlock split_q4_k(const uint8_t* in, int block) {
-  FileBlock out;
+void split_q4_k(const uint8_t* in, int block, FileBlock& out) {
   out.scale = half_at(in);
   out.minimum = half_at(in + 2);
   split_factors(in + 4, block, out);
   const uint8_t* quants = in + 16 + block / 2 * 32;
   for (int i = 0; i < kWords; ++i) out.code[i] = word_at(quants + 8 * i) >> 4 * (block % 2) & every_byte(15);
-  return out;
 }
 
-FileBlock split_q5_k(const uint8_t* in, int block) {
-  FileBlock out;
+void split_q5_k(const uint8_t* in, int block, FileBlock& out) {
   out.scale = half_at(in);
   out.minimum = half_at(in + 2);
   split_factors(in + 4, block, out);
@@ -120,11 +112,9 @@ FileBlock split_q5_k(const uint8_t* in, int block) {
     const uint64_t low = word_at(quants + 8 * i) >> 4 * (block % 2) & every_byte(15);
     out.code[i] = low | (word_at(in + 16 + 8 * i) >> block & every_byte(1)) << 4;
   }
-  return out;
 }
 
-FileBlock split_q6_k(const uint8_t* in, int block) {
-  FileBlock out;
+void split_q6_k(const uint8_t* in, int block, FileBlock& out) {
   out.scale = half_at(in + 208);
   const int part = block / 4, quarter = block % 4;
   const uint8_t *low = in + 64 * part + 32 * (quarter % 2), *high = in + 128 + 32 * part;
@@ -133,49 +123,40 @@ FileBlock split_q6_k(const uint8_t* in, int block) {
     out.code[i] = nibbles | (word_at(high + 8 * i) >> 2 * quarter & every_byte(3)) << 4;
   }
   for (int half = 0; half < 2; ++half) out.factor[half] = in[192 + 2 * block + half];
-  return out;
 }
 
 // Block `block` of 32 of the file's block at `in`.
-FileBlock split_block(DType type, const uint8_t* in, int block) {
-  FileBlock out;
-  switch (type) {
-    case DType::kQ4_0:
-      out.scale = half_at(in);
-      split_nibbles(in + 2, out);
-      return out;
-    case DType::kQ4_1:
-      out.scale = half_at(in);
-      out.minimum = half_at(in + 2);
-      split_nibbles(in + 4, out);
-      return out;
-    case DType::kMxfp4:
-      out.scale = in[0];
-      split_nibbles(in + 1, out);
-      return out;
-    case DType::kQ5_0:
-      return split_q5(in, 2);
-    case DType::kQ5_1:
-      return split_q5(in, 4);
-    case DType::kQ8_0:
-      out.scale = half_at(in);
-      for (int i = 0; i < kWords; ++i) out.code[i] = word_at(in + 2 + 8 * i) ^ every_byte(0x80);
-      return out;
-    case DType::kQ2_K:
-      return split_q2_k(in, block);
-    case DType::kQ3_K:
-      return split_q3_k(in, block);
-    case DType::kQ4_K:
-      return split_q4_k(in, block);
-    case DType::kQ5_K:
-      return split_q5_k(in, block);
-    case DType::kQ6_K:
-      return split_q6_k(in, block);
-    default:
-      break;
+template <DType kType>
+void split_block(const uint8_t* in, [[maybe_unused]] int block, FileBlock& out) {
+  if constexpr (kType == DType::kQ5_0) {
+    split_q5(in, 2, out);
+  } else if constexpr (kType == DType::kQ5_1) {
+    split_q5(in, 4, out);
+  } else if constexpr (kType == DType::kQ2_K) {
+    split_q2_k(in, block, out);
+  } else if constexpr (kType == DType::kQ3_K) {
+    split_q3_k(in, block, out);
+  } else if constexpr (kType == DType::kQ4_K) {
+    split_q4_k(in, block, out);
+  } else if constexpr (kType == DType::kQ5_K) {
+    split_q5_k(in, block, out);
+  } else if constexpr (kType == DType::kQ6_K) {
+    split_q6_k(in, block, out);
+  } else if constexpr (kType == DType::kMxfp4) {
+    out.scale = in[0];
+    split_nibbles(in + 1, out);
+  } else if constexpr (kType == DType::kQ8_0) {
+    out.scale = half_at(in);
+    for (int i = 0; i < kWords; ++i) out.code[i] = word_at(in + 2 + 8 * i) ^ every_byte(0x80);
+  } else if constexpr (kType == DType::kQ4_1) {
+    out.scale = half_at(in);
+    out.minimum = half_at(in + 2);
+    split_nibbles(in + 4, out);
+  } else {
+    static_assert(kType == DType::kQ4_0);
+    out.scale = half_at(in);
+    split_nibbles(in + 2, out);
   }
-  COPRIME_CHECK(false, "no quantised type: {}", dtype_name(type));
-  return out;
 }
 
 // ---- tiles
@@ -216,26 +197,15 @@ void put_field(std::byte* vectors, int lane, const Chunks& codes, int from) {
   }
 }
 
-void put_field(int bits, std::byte* vectors, int lane, const Chunks& codes, int from) {
-  switch (bits) {
-    case 1:
-      return put_field<1>(vectors, lane, codes, from);
-    case 2:
-      return put_field<2>(vectors, lane, codes, from);
-    case 4:
-      return put_field<4>(vectors, lane, codes, from);
-    default:
-      return put_field<8>(vectors, lane, codes, from);
-  }
-}
-
 uint32_t field_at(const std::byte* vectors, int lane, int chunk, int bits) {
   const int chunks = 8 / bits;
   const auto mask = static_cast<uint32_t>(every_byte((1u << bits) - 1));
   return lane_at(vectors + 64 * (chunk / chunks), lane) >> bits * (chunk % chunks) & mask;
 }
 
-void put_scales(const QuantFormat& format, const FileBlock& in, int lane, std::byte* header, std::byte* block) {
+template <DType kType>
+void put_scales(const FileBlock& in, int lane, std::byte* header, std::byte* block) {
+  constexpr QuantFormat format = quant_format(kType);
   const auto byte = [&](int at, int value) { block[at + lane] = static_cast<std::byte>(value); };
   if (format.e8m0) {
     byte(0, in.scale);
@@ -262,24 +232,41 @@ float scale_at(const QuantFormat& format, const std::byte* scales, int lane) {
   return f16_to_f32(bits);
 }
 
+template <DType kType>
+void pack_row(std::span<const std::byte> blocks, int64_t row, std::byte* tiles) {
+  constexpr QuantFormat kFormat = quant_format(kType);
+  constexpr BlockShape kShape = block_shape(kType);
+  constexpr int kParts = kShape.elements / kQuantBlock;
+  const int lane = static_cast<int>(row % kQuantRows);
+  const int64_t count = static_cast<int64_t>(blocks.size()) / kShape.bytes * kParts;
+  COPRIME_CHECK(static_cast<int64_t>(blocks.size()) == count / kParts * kShape.bytes, "{} bytes of {}", blocks.size(),
+                dtype_name(kType));
+  std::byte* tile = tiles + row / kQuantRows * quant_tile_bytes(kType, count);
+  for (int64_t i = 0; i < count; ++i) {
+    FileBlock in;
+    split_block<kType>(bytes_of(blocks) + i / kParts * kShape.bytes, static_cast<int>(i % kParts), in);
+    std::byte* block = tile + quant_block_at(kType, i);
+    put_scales<kType>(in, lane, tile + quant_header_at(kType, i), block);
+    const Chunks codes(in.code);
+    put_field<kFormat.low_bits>(block + kFormat.low_at(), lane, codes, 0);
+    if constexpr (kFormat.high_bits > 0) {
+      put_field<kFormat.high_bits>(block + kFormat.high_at(), lane, codes, kFormat.low_bits);
+    }
+  }
+}
+
+template <size_t... kIndex>
+void pack_row_of(DType type, std::span<const std::byte> blocks, int64_t row, std::byte* tiles,
+                 std::index_sequence<kIndex...>) {
+  const bool found =
+      ((type == kQuantTypes[kIndex] && (pack_row<kQuantTypes[kIndex]>(blocks, row, tiles), true)) || ...);
+  COPRIME_CHECK(found, "no quantised type: {}", dtype_name(type));
+}
+
 }  // namespace
 
 void pack_quant_row(DType type, std::span<const std::byte> blocks, int64_t row, std::byte* tiles) {
-  const QuantFormat format = quant_format(type);
-  const BlockShape shape = block_shape(type);
-  const int parts = shape.elements / kQuantBlock, lane = static_cast<int>(row % kQuantRows);
-  const int64_t count = static_cast<int64_t>(blocks.size()) / shape.bytes * parts;
-  COPRIME_CHECK(static_cast<int64_t>(blocks.size()) == count / parts * shape.bytes, "{} bytes of {}", blocks.size(),
-                dtype_name(type));
-  std::byte* tile = tiles + row / kQuantRows * quant_tile_bytes(type, count);
-  for (int64_t i = 0; i < count; ++i) {
-    const FileBlock in = split_block(type, bytes_of(blocks) + i / parts * shape.bytes, static_cast<int>(i % parts));
-    std::byte* block = tile + quant_block_at(type, i);
-    put_scales(format, in, lane, tile + quant_header_at(type, i), block);
-    const Chunks codes(in.code);
-    put_field(format.low_bits, block + format.low_at(), lane, codes, 0);
-    if (format.high_bits > 0) put_field(format.high_bits, block + format.high_at(), lane, codes, format.low_bits);
-  }
+  pack_row_of(type, blocks, row, tiles, std::make_index_sequence<std::size(kQuantTypes)>());
 }
 
 QuantBlock read_quant_block(DType type, const std::byte* tile, int lane, int64_t index) {
