@@ -115,12 +115,11 @@ TEST(PlanCommand, says_in_one_line_what_is_wrong) {
   EXPECT_NE(refusal({"--svg", kModel + "/config.json"}, 2).find("this run reads it"), std::string::npos);
 }
 
-TEST(ProbeCommand, measures_a_machine_that_a_plan_reads_in_20_seconds) {
+TEST(ProbeCommand, measures_a_machine_that_a_plan_reads) {
   const TemporaryFolder folder;
   const std::string file = (folder / "here.json").string();
   const ProgramResult probe = run_program({"probe", "--out", file});
   ASSERT_EQ(probe.exit_code, 0) << probe.err;
-  EXPECT_LT(probe.seconds, 20);
   const json plan = plan_of(kModel, 2, {"--machine", file});
   EXPECT_TRUE(plan["machine"]["measured"]);
   EXPECT_GT(plan["step"]["gates_ms"], 0);

@@ -42,6 +42,16 @@ double positive(const JsonObject& object, std::string_view key) {
   return value;
 }
 
+// 0 is a fitted link's, of whose time all moves bytes.
+std::optional<double> latency_of(const JsonObject& object) {
+  const auto value = object.number("latency_us");
+  if (value && !(*value >= 0 && *value <= kMaxFigure)) {
+    fail(ErrorKind::kModel, "{} is {}; expected a number from 0 to {:g}", object.path("latency_us"),
+         describe(*object.find("latency_us")), kMaxFigure);
+  }
+  return value;
+}
+
 std::string text_or(const JsonObject& object, std::string_view key, std::string otherwise) {
   const auto text = object.string(key);
   return text ? printable(*text) : std::move(otherwise);
@@ -212,10 +222,10 @@ class MachineReader {
       if (known == nullptr) link.name = link.title = printable(*name);
     } else {
       link.name = link.title = "a link of the file";
-      positive(entry, "latency_us");
+      if (!latency_of(entry)) fail(ErrorKind::kModel, "{} is missing; expected microseconds", entry.path("latency_us"));
       positive(entry, "gb_s");
     }
-    link.latency_us = positive_or(entry, "latency_us", link.latency_us);
+    link.latency_us = latency_of(entry).value_or(link.latency_us);
     link.gb_s = positive_or(entry, "gb_s", link.gb_s);
     any_link_ = true;
     if (!entry.has("from") && !entry.has("to")) {

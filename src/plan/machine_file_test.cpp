@@ -75,6 +75,9 @@ TEST(MachineFile, that_is_written_reads_as_the_same_machine) {
   EXPECT_EQ(again.pairs[0].link.gb_s, 6);
   const Machine measured = parse_machine(kLinkFile, "link.json");
   EXPECT_EQ(parse_machine(machine_json(measured), "again.json").gates, measured.gates);
+  Machine fitted = machine;
+  fitted.link.latency_us = 0;
+  EXPECT_EQ(parse_machine(machine_json(fitted), "again.json").link.latency_us, 0);
 }
 
 TEST(MachineFile, that_is_wrong_is_refused_with_path_key_expected_and_found) {
@@ -94,6 +97,9 @@ TEST(MachineFile, that_is_wrong_is_refused_with_path_key_expected_and_found) {
       {R"({"hosts": [{"read": [{"threads": 1, "bytes": 10, "gb_s": "fast"}]}]})",
        "here.json: hosts[0].read[0].gb_s is \"fast\"; expected a number"},
       {R"({"links": [{"link": "infiniband"}]})", "here.json: links[0].link is \"infiniband\"; expected one of 1g, 10g"},
+      {R"({"links": [{"gb_s": 3}]})", "here.json: links[0].latency_us is missing"},
+      {R"({"links": [{"latency_us": -1, "gb_s": 3}]})",
+       "here.json: links[0].latency_us is -1; expected a number from 0"},
       {R"({"links": [{"latency_us": 3}]})", "here.json: links[0].gb_s is missing"},
       {R"({"hosts": [{"ranks": [0]}], "links": [{"from": 0, "to": 4, "link": "1g"}]})",
        "here.json: links[0].to is 4; expected a rank that a host has"},

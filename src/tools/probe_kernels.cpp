@@ -78,43 +78,29 @@ class Matrices {
   Buffer out_;
 };
 
-// The better of two rounds that lie apart: other programs disturb one of them less.
-constexpr int kRounds = 2;
-
 }  // namespace
 
 void probe_reads(const ProbeCores& cores, MachineHost& host) {
   for (const int threads : cores.threads) {
-    for (const int64_t bytes : {2 * kMiB, 16 * kMiB, 64 * kMiB, 256 * kMiB}) host.read.push_back({threads, bytes, 0});
-  }
-  for (int round = 0; round < kRounds; ++round) {
-    for (ReadFigure& figure : host.read) {
-      PlainRead read(figure.bytes, static_cast<int>(figure.threads));
-      figure.gb_s = std::max(figure.gb_s, read.gb_s());
-    }
+    for (const int64_t bytes : {2 * kMiB, 16 * kMiB, 64 * kMiB, 256 * kMiB})
+      host.read.push_back({threads, bytes, PlainRead(bytes, threads).gb_s()});
   }
 }
 
 void probe_products(const ProbeCores& cores, MachineHost& host) {
   std::vector<float> row(static_cast<size_t>(kColumns), 0.5f);
   const View x = make_view(row.data(), 1, kColumns);
+  const auto packer = make_cpu_device({});
   for (const DType type : kFormats) {
-    const auto packer = make_cpu_device({});
     Matrices matrices(*packer, type, kLargeBytes);
-    std::vector<ProductFigure> figures;
     for (const int threads : std::set<int>{1, cores.cores}) {
-      for (const int64_t bytes : {kSmallBytes, kLargeBytes})
-        figures.push_back({std::string(dtype_name(type)), threads, bytes, 0});
-    }
-    for (int round = 0; round < kRounds; ++round) {
-      for (ProductFigure& figure : figures) {
-        const auto device = make_cpu_device({.threads = static_cast<int>(figure.threads)});
-        const size_t count = matrices.count_of(figure.bytes);
+      const auto device = make_cpu_device({.threads = threads});
+      for (const int64_t bytes : {kSmallBytes, kMiddleBytes, kLargeBytes}) {
+        const size_t count = matrices.count_of(bytes);
         const double us = time_us([&] { matrices.multiply(*device, x, count); });
-        figure.gb_s = std::max(figure.gb_s, matrices.bytes(count) / us / 1e3);
+        host.products.push_back({std::string(dtype_name(type)), threads, bytes, matrices.bytes(count) / us / 1e3});
       }
     }
-    std::ranges::copy(figures, std::back_inserter(host.products));
   }
 }
 
@@ -138,8 +124,7 @@ void probe_attention(const ProbeCores& cores, MachineHost& host) {
           device->attend(cache.kv(layer), {&span, 1}, q, 0.1f, make_view(out.data(), 1, std::ssize(out)));
       };
       std::fill_n(cache.kv(0).pages, cache.shape().kv_bytes(), std::byte{0x3c});  // committed, and no denormal numbers
-      double us = time_us(step);
-      for (int round = 1; round < kRounds; ++round) us = std::min(us, time_us(step));
+      const double us = time_us(step);
       const int64_t bytes = cache.shape().kv_bytes();
       host.attention.push_back({threads, bytes, static_cast<double>(bytes) / us / 1e3});
     }
@@ -168,8 +153,7 @@ void probe_states(const ProbeCores& cores, MachineHost& host) {
           device->gated_norm(row(y), row(z), kShape.value_dim, z.data(), 1e-6f);
         }
       };
-      double us = time_us(step);
-      for (int round = 1; round < kRounds; ++round) us = std::min(us, time_us(step));
+      const double us = time_us(step);
       const int64_t bytes = 2 * cache.shape().state_bytes();
       host.states.push_back({threads, bytes, static_cast<double>(bytes) / us / 1e3});
     }

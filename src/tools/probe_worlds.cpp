@@ -84,7 +84,7 @@ StepFigures step_of(const std::string& config, int ranks, int threads, Link link
   const BenchOptions bench{.prompt_tokens = 1, .decode_tokens = 40};
   StepFigures best;
   double least_us = 0;
-  for (int round = 0; round < 8; ++round) {
+  for (int round = 0; round < 6; ++round) {
     BenchRun run = run_bench_round(front, bench);
     std::ranges::sort(run.step_ms);
     const double step_us = run.step_ms[run.step_ms.size() / 2] * 1e3, ranks_us = run.compute_ms * 1e3;
