@@ -444,5 +444,23 @@ TEST(Logits, refuses_what_are_no_ids) {
                  3, {"/no/such/folder"});
 }
 
+TEST(CommandLine, a_wrong_flag_is_explained_in_plain_words) {
+  const auto told = [](const std::vector<std::string>& arguments, const std::string& message) {
+    const ProgramResult result = run_program(arguments);
+    EXPECT_EQ(result.exit_code, 2) << result.err;
+    EXPECT_EQ(result.err, "coprime: " + message + "\n");
+  };
+  const std::string read_more = " (coprime generate --help lists what there is)";
+  told({"generate", "--model"}, "--model needs a value behind it" + read_more);
+  told({"generate", "--model", "m", "--prompt", "a", "--link", "rope"},
+       "--link is \"rope\"; expected one of auto, shm, tcp, verbs, ucx" + read_more);
+  told({"generate", "--model", "m"}, "give one of --prompt, --chat, --prompt-file, and no other" + read_more);
+  told({"generate", "--prompt", "a"}, "--model is required" + read_more);
+  const ProgramResult none = run_program({});
+  EXPECT_EQ(none.exit_code, 2);
+  EXPECT_NE(none.err.find("a command is missing: expected one of generate, logits, bench"), std::string::npos)
+      << none.err;
+}
+
 }  // namespace
 }  // namespace coprime

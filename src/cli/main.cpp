@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "cli/commands.h"
+#include "cli/usage_errors.h"
 #include "engine/launcher.h"
 #include "tools/link_member.h"
 
@@ -86,12 +87,7 @@ int run(int argc, char** argv) {
   } catch (const CLI::Success& success) {  // --help, --version
     return app.exit(success);
   } catch (const CLI::ParseError& error) {
-    // A word that nobody knows explains what is missing.
-    std::string what = error.what();
-    if (const auto unknown = app.remaining(true); !unknown.empty())
-      what = fmt::format("{} is no flag or command here", unknown[0]);
-    std::fprintf(stderr, "coprime: %s (coprime %s--help lists what there is)\n", what.c_str(),
-                 app.get_subcommands().empty() ? "" : (app.get_subcommands()[0]->get_name() + " ").c_str());
+    std::fprintf(stderr, "coprime: %s\n", coprime::usage_error(app, error).c_str());
     return coprime::exit_code(coprime::ErrorKind::kUsage);
   }
   if (key_command->parsed()) coprime::run_key(key);

@@ -7,6 +7,7 @@
 #include <new>
 
 #include "base/error.h"
+#include "json/json.h"
 
 namespace coprime {
 namespace {
@@ -63,8 +64,8 @@ Regex::Regex(std::string_view oniguruma_pattern, const std::string& where) : sta
   state_->code.reset(pcre2_compile(reinterpret_cast<PCRE2_SPTR>(pattern.data()), pattern.size(), options, &error,
                                    &position, context.get()));
   if (state_->code == nullptr) {
-    fail(ErrorKind::kModel, "{}: this is no pattern: {}, at byte {} of {:?}", where, pcre2_message(error), position,
-         pattern);
+    fail(ErrorKind::kModel, "{}: this is no pattern: {}, at byte {} of {}", where, pcre2_message(error), position,
+         coprime::quoted(pattern));
   }
   state_->where = where;
   // Without a just-in-time compiler, or memory that may hold its code, PCRE2 interprets the pattern: slower, the same

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "json/json.h"
 #include "tokenizer/regex.h"
 
 namespace coprime {
@@ -48,7 +49,8 @@ class Translation {
   }
 
   [[noreturn]] void refuse(size_t length, std::string_view why) const {
-    fail(ErrorKind::kModel, "{}: the pattern's {} at byte {}: {}", where_, in_.substr(at_, length), at_, why);
+    fail(ErrorKind::kModel, "{}: the pattern's {} at byte {}: {}", where_, coprime::quoted(in_.substr(at_, length)),
+         at_, why);
   }
 
   void escape() {

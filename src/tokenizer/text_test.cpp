@@ -174,6 +174,20 @@ TEST(Regex, a_pattern_that_is_none_is_refused_with_its_place) {
   }
 }
 
+// Found by a fuzzer: a message is one line, and shows bytes that no terminal should get.
+TEST(Regex, a_patterns_control_characters_do_not_reach_the_message) {
+  for (const std::string& pattern : {std::string("ab|\\p{\x01\n}|c"), "(a" + std::string(100'000, '\x1b')}) {
+    try {
+      Regex(pattern, "test");
+      ADD_FAILURE() << "accepted";
+    } catch (const Error& error) {
+      const std::string text = error.what();
+      EXPECT_LT(text.size(), 300u);
+      EXPECT_TRUE(std::ranges::none_of(text, [](char c) { return static_cast<unsigned char>(c) < 0x20; })) << text;
+    }
+  }
+}
+
 TEST(Regex, a_pattern_that_backtracks_without_end_is_an_error_and_no_hang) {
   const auto begin = std::chrono::steady_clock::now();
   EXPECT_THROW(matches("(a+)+$", fmt::format("{:a<5000}b", "")), Error);

@@ -151,7 +151,8 @@ std::vector<int32_t> Tokenizer::encode(std::string_view text, bool add_special_t
   const State& state = *state_;
   if (text.size() > kMaxTextBytes) fail(ErrorKind::kUsage, "a text of {} bytes is too long to tokenize", text.size());
   if (const size_t bad = find_invalid_utf8(text); bad != std::string_view::npos) {
-    fail(ErrorKind::kUsage, "the text is not UTF-8: byte {} is 0x{:02x}", bad, static_cast<unsigned char>(text[bad]));
+    fail(ErrorKind::kUsage, "the text is not UTF-8: byte {} is 0x{:02x}: convert it first, with iconv for example", bad,
+         static_cast<unsigned char>(text[bad]));
   }
   std::vector<int32_t> ids;
   if (add_special_tokens) ids = state.prefix;

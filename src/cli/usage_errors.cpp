@@ -1,0 +1,59 @@
+#include "cli/usage_errors.h"
+
+#include <fmt/format.h>
+
+#include <string_view>
+
+#include "base/printable.h"
+
+namespace coprime {
+namespace {
+
+// "{auto,shm,tcp}" or "[--prompt,--chat]" -> "auto, shm, tcp"
+std::string list_of(std::string_view text, char open, char close) {
+  const size_t begin = text.find(open), end = text.find(close);
+  if (begin == text.npos || end == text.npos || end < begin) return std::string(text);
+  std::string list;
+  for (const char c : text.substr(begin + 1, end - begin - 1)) {
+    list += c;
+    if (c == ',') list += ' ';
+  }
+  return list;
+}
+
+std::string commands_of(const CLI::App& app) {
+  std::string names;
+  for (const CLI::App* command : app.get_subcommands({})) names += (names.empty() ? "" : ", ") + command->get_name();
+  return names;
+}
+
+// "--link: rope not in {auto,shm}" and the like.
+std::string plain(const CLI::App& app, const std::string& text) {
+  const size_t colon = text.find(": ");
+  const std::string flag = text.substr(0, std::min(colon, text.size()));
+  if (const size_t at = text.find(" not in {"); colon != text.npos && at != text.npos && at > colon) {
+    return fmt::format("{} is \"{}\"; expected one of {}", flag, text.substr(colon + 2, at - colon - 2),
+                       list_of(text.substr(at), '{', '}'));
+  }
+  if (colon != text.npos && text.find(" required ", colon) != text.npos && text.ends_with(" missing"))
+    return fmt::format("{} needs a value behind it", flag);
+  if (text.starts_with("Exactly 1 option from "))
+    return fmt::format("give one of {}, and no other", list_of(text, '[', ']'));
+  if (text.starts_with("A subcommand is required"))
+    return fmt::format("a command is missing: expected one of {}", commands_of(app));
+  return text;
+}
+
+}  // namespace
+
+std::string usage_error(const CLI::App& app, const CLI::ParseError& error) {
+  // A word that nobody knows explains what is missing.
+  const auto unknown = app.remaining(true);
+  const std::string what =
+      unknown.empty() ? plain(app, error.what()) : fmt::format("{} is no flag or command here", unknown[0]);
+  const auto commands = app.get_subcommands();
+  return fmt::format("{} (coprime {}--help lists what there is)", printable(what),
+                     commands.empty() ? "" : commands[0]->get_name() + " ");
+}
+
+}  // namespace coprime
