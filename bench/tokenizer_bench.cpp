@@ -1,6 +1,8 @@
 // Encoding speed, one thread: a line for each tokenizer folder and each text, the fastest of several rounds.
 // scripts/compare_tokenizers runs it beside Hugging Face's.
+#include <fmt/format.h>
 #include <CLI/CLI.hpp>
+
 #include <algorithm>
 #include <fstream>
 #include <iterator>
