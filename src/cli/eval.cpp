@@ -148,7 +148,8 @@ void run_eval_command(const WorldSettings& world, const EvalSettings& settings) 
 
 int run_gate_command(const WorldSettings& world, const GateSettings& settings) {
   if (world.ranks.ranks || world.pad_for != 0 || world.mlp_width != 0)
-    fail(ErrorKind::kUsage, "the gate sets ranks and geometry: leave --ranks, --pad-for and --mlp-width away, give --for");
+    fail(ErrorKind::kUsage,
+         "the gate sets ranks and geometry: leave --ranks, --pad-for and --mlp-width away, give --for");
   GateOptions options{.gate = settings.gate == "a" ? PaddingGate::kA : PaddingGate::kB,
                       .pad_for = settings.pad_for,
                       .eval = eval_options(world, settings.eval)};

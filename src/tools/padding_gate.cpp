@@ -75,13 +75,13 @@ int predicted_padded(const ShardPlan& plan) {
   return count;
 }
 
-GateReport::Check coverage(const GateReport& report, const ArmRun& padded) {
-  const int predicted = predicted_padded(padded.plan);
-  const bool same = report.stock.tensors == report.padded.tensors && report.padded.padded_tensors == predicted &&
-                    report.stock.padded_tensors == 0 && predicted > 0;
-  return {"coverage", same,
-          fmt::format("{} of {} tensors padded, {} expected; {} in the stock arm", report.padded.padded_tensors,
-                      report.padded.tensors, predicted, report.stock.padded_tensors)};
+GateReport::Check coverage(const GateReport& report, const ArmRun& stock, const ArmRun& padded) {
+  const int of_stock = predicted_padded(stock.plan), of_padded = predicted_padded(padded.plan);
+  const bool holds = report.stock.tensors == report.padded.tensors && report.stock.padded_tensors == of_stock &&
+                     report.padded.padded_tensors == of_padded && of_padded > of_stock;
+  return {"coverage", holds,
+          fmt::format("{} of {} tensors padded, {} expected; stock {}, {} expected", report.padded.padded_tensors,
+                      report.padded.tensors, of_padded, report.stock.padded_tensors, of_stock)};
 }
 
 GateReport::Check kernels(const ArmRun& stock, const ArmRun& padded) {
@@ -236,8 +236,8 @@ GateReport run_padding_gate(const GateOptions& options, const std::vector<Questi
   std::map<int64_t, Answer> answers;
   for (const Answer& answer : base.eval.answers) answers.emplace(answer.id, answer);
   report.comparison = compare_answers(answers, wide.eval.answers);
-  report.checks = {coverage(report, wide), kernels(base, wide),         numbers(base, wide),
-                   logits(base, wide),     accuracy(report.comparison), snippets(report, wide)};
+  report.checks = {coverage(report, base, wide), kernels(base, wide),         numbers(base, wide),
+                   logits(base, wide),           accuracy(report.comparison), snippets(report, wide)};
   return report;
 }
 

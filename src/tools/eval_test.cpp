@@ -1,0 +1,193 @@
+// The embedded model on its 500 word problems, question by question as transformers answered them; results files;
+// gates.
+#include "tools/eval.h"
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "tools/padding_gate.h"
+
+namespace coprime {
+namespace {
+
+const std::string kModel = COPRIME_SOURCE_DIR "/models/mini-qwen35";
+
+EvalOptions options(int ranks) {
+  EvalOptions result{.concurrency = 32, .max_tokens = 96};
+  result.world.model = kModel;
+  result.world.plan.ranks = ranks;
+  result.world.launch.as = RanksAs::kThreads;
+  result.world.gate_timeout_ms = 20'000;  // the machine may be busy
+  return result;
+}
+
+std::vector<Question> questions(size_t limit) { return read_questions(kModel + "/test.jsonl", limit); }
+
+// Which questions transformers got right.
+std::vector<bool> expected() {
+  std::ifstream file(kModel + "/report.json");
+  return nlohmann::json::parse(file).at("correct").get<std::vector<bool>>();
+}
+
+// The wrong ones, and those that differ from transformers'; their margins go to the log.
+void expect_as_transformers(const EvalRun& run) {
+  const std::vector<bool> right = expected();
+  for (const Answer& answer : run.answers) {
+    const float least = answer.margins.empty() ? 0 : *std::ranges::min_element(answer.margins);
+    EXPECT_EQ(answer.correct, right[static_cast<size_t>(answer.id)])
+        << "question " << answer.id << ", got " << answer.got << ", least margin " << least;
+  }
+}
+
+TEST(Eval, gets_498_of_500_question_by_question_as_transformers_does) {
+  const EvalRun run = run_eval(options(1), questions(0));
+  EXPECT_EQ(run.answers.size(), 500u);
+  EXPECT_EQ(run.correct, 498);
+  expect_as_transformers(run);
+}
+
+// A sum that crosses ranks may round differently, so that an answer near a tie may differ: none does so far.
+void expect_as_one_rank(std::initializer_list<int> rank_counts, size_t limit) {
+  std::map<int64_t, Answer> base;
+  for (const Answer& answer : run_eval(options(1), questions(limit)).answers) base.emplace(answer.id, answer);
+  for (const int ranks : rank_counts) {
+    const EvalRun many = run_eval(options(ranks), questions(limit));
+    const EvalComparison comparison = compare_answers(base, many.answers);
+    EXPECT_EQ(comparison.paired.b + comparison.paired.c, 0) << ranks << " ranks\n" << comparison.text();
+    for (const EvalComparison::Difference& each : comparison.differences) {
+      ASSERT_TRUE(each.margin) << comparison.text();
+      EXPECT_LT(*each.margin, 1e-2) << "question " << each.id << " at token " << each.token;
+    }
+  }
+}
+
+TEST(Eval, answers_on_three_ranks_as_on_one) { expect_as_one_rank({3}, 48); }
+TEST(EvalSoak, answers_on_2_3_5_and_7_ranks_as_on_one) { expect_as_one_rank({2, 3, 5, 7}, 500); }
+
+TEST(Eval, exact_mode_gives_each_question_the_tokens_that_it_has_alone) {
+  EvalOptions together = options(2), alone = options(1);
+  together.world.plan.exact = alone.world.plan.exact = true;
+  together.concurrency = 5;
+  together.world.max_rows = 37;
+  alone.concurrency = 1;
+  const EvalRun a = run_eval(together, questions(9)), b = run_eval(alone, questions(9));
+  for (size_t i = 0; i < 9; ++i) {
+    EXPECT_EQ(a.answers[i].output, b.answers[i].output);
+    EXPECT_EQ(a.answers[i].margins, b.answers[i].margins);
+  }
+}
+
+TEST(Eval, known_answers_are_kept_and_not_asked_again) {
+  std::map<int64_t, Answer> known;
+  known[1] = {.id = 1, .question = "q", .answer = "#### 1", .got = "7", .output = "mine"};
+  EvalOptions counting = options(1);
+  int answered = 0;
+  counting.answered = [&](const Answer&) { ++answered; };
+  const EvalRun run = run_eval(counting, questions(3), known);
+  EXPECT_EQ(answered, 2);
+  EXPECT_EQ(run.answers[1].output, "mine");
+  EXPECT_EQ(run.correct, 2);
+}
+
+TEST(FinalAnswer, is_what_stands_behind_the_last_mark) {
+  EXPECT_EQ(final_answer("a #### 3\n#### 1,234.\nmore"), "1234");
+  EXPECT_EQ(final_answer("####$ 5 "), "5");
+  EXPECT_EQ(final_answer("#### -2.5"), "-2.5");
+  EXPECT_EQ(final_answer("no mark 5"), "");
+}
+
+class EvalFiles : public testing::Test {
+ protected:
+  EvalFiles() { std::filesystem::create_directories(folder_); }
+  ~EvalFiles() override { std::filesystem::remove_all(folder_); }
+  std::filesystem::path write(const std::string& text) const {
+    std::ofstream(folder_ / "file.jsonl", std::ios::binary) << text;
+    return folder_ / "file.jsonl";
+  }
+  template <class F>
+  std::string refusal(F f) const {
+    try {
+      f();
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::kModel);
+      return error.what();
+    }
+    ADD_FAILURE() << "accepted";
+    return {};
+  }
+  const std::filesystem::path folder_ =
+      std::filesystem::temp_directory_path() / fmt::format("coprime_eval_{}", ::getpid());
+};
+
+TEST_F(EvalFiles, that_are_wrong_are_named_with_their_line) {
+  const std::string good = R"({"question": "q", "answer": "#### 1"})";
+  for (const char* bad : {"{", "3", "{}", R"({"question": "q"})", R"({"question": 3, "answer": "#### 1"})",
+                          R"({"question": "q", "answer": "1"})"}) {
+    const auto path = write(good + "\n" + bad + "\n");
+    EXPECT_NE(refusal([&] { read_questions(path, 0); }).find("file.jsonl, line 2"), std::string::npos) << bad;
+    EXPECT_EQ(read_questions(path, 1).size(), 1u);
+  }
+  EXPECT_NE(refusal([&] { read_questions(write("\n"), 0); }).find("no question"), std::string::npos);
+  EXPECT_NE(refusal([&] { read_questions(folder_ / "none", 0); }).find("cannot be read"), std::string::npos);
+}
+
+TEST_F(EvalFiles, results_are_read_as_they_were_written_and_a_torn_last_line_is_left_out) {
+  const Answer answer{.id = 4, .question = "q\n\"", .answer = "#### 1", .got = "é", .output = "\x01o", .correct = true};
+  const std::string line = answer_line(answer);
+  EXPECT_TRUE(line.starts_with(R"({"id":4,"question":)")) << line;
+  const auto answers = read_answers(write(line));
+  ASSERT_EQ(answers.size(), 1u);
+  EXPECT_EQ(answer_line(answers.at(4)), line);
+  const auto path = write(line + line.substr(0, 20));
+  EXPECT_EQ(read_answers(path, true).size(), 1u);
+  EXPECT_NE(refusal([&] { read_answers(path); }).find("line 2"), std::string::npos);
+  EXPECT_NE(refusal([&] { read_answers(write(line + line)); }).find("each id once"), std::string::npos);
+}
+
+TEST(EvalComparison, counts_pairs_and_finds_where_outputs_part) {
+  const auto answer = [](int64_t id, const std::string& output, bool correct) {
+    return Answer{
+        .id = id, .question = fmt::format("q{}", id), .answer = "#### 1", .output = output, .correct = correct};
+  };
+  std::map<int64_t, Answer> base;
+  base[0] = answer(0, "abcdef", true), base[1] = answer(1, "same", true), base[2] = answer(2, "x", false);
+  std::vector<Answer> now = {answer(0, "abXdef", false), answer(1, "same", true), answer(2, "y", true),
+                             answer(9, "new", true)};
+  now[0].token_ends = {1, 2, 4, 6}, now[0].margins = {5, 4, 0.25, 2, 1};
+  const EvalComparison result = compare_answers(base, now);
+  EXPECT_EQ(result.paired.questions, 3);
+  EXPECT_EQ(result.paired.b, 1);
+  EXPECT_EQ(result.paired.c, 1);
+  EXPECT_EQ(result.equal_outputs, 1);
+  ASSERT_EQ(result.differences.size(), 2u);
+  EXPECT_EQ(result.differences[0].token, 2);
+  EXPECT_EQ(result.differences[0].margin, 0.25f);
+  EXPECT_EQ(result.differences[1].token, -1);
+  now[1].question = "another";
+  EXPECT_THROW(compare_answers(base, now), Error);
+  EXPECT_THROW(compare_answers({}, now), Error);
+}
+
+GateReport gate(PaddingGate which) {
+  return run_padding_gate({.gate = which, .pad_for = 3, .eval = options(1)}, questions(40));
+}
+
+TEST(PaddingGates, a_and_b_pass_on_the_embedded_model) {
+  const GateReport a = gate(PaddingGate::kA), b = gate(PaddingGate::kB);
+  EXPECT_TRUE(a.passed()) << a.text();
+  EXPECT_TRUE(b.passed()) << b.text();
+  EXPECT_EQ(a.padded.ranks, 1);
+  EXPECT_EQ(b.padded.ranks, 2);
+  EXPECT_EQ(a.padded.counts.kv_heads, 6);
+  EXPECT_EQ(b.padded.counts.kv_heads, 6);
+  EXPECT_GT(a.padded.counts.intermediate, a.stock.counts.intermediate);
+  EXPECT_EQ(b.padded.counts.intermediate, b.stock.counts.intermediate);
+  EXPECT_LT(b.padded.padded_tensors, a.padded.padded_tensors);  // the MLP's stay
+  EXPECT_EQ(nlohmann::json::parse(a.json()).at("checks").size(), 6u);
+}
+
+}  // namespace
+}  // namespace coprime
