@@ -39,7 +39,7 @@ struct LocalTensor {
   const Rule* rule = nullptr;
   int layer = -1;  // -1: of the model
   std::string name;
-  DType type = DType::kF32;
+  DType type = DType::kF32;  // of its rows: the file's, or of a stored format kMxfp4 or kFp8
   // Of the tensor as a matrix: a vector is [n, 1], a convolution [channels, taps]. Global places are those in the file;
   // the columns of a format in blocks are whole blocks (geometry/held_columns.h).
   AxisMap rows, columns;

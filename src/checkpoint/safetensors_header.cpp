@@ -18,13 +18,13 @@ struct FileType {
 // Every type of the format. Those that nothing here computes with are kOther: known, sized, and refused only where
 // used.
 constexpr auto kFileTypes = std::to_array<FileType>({
-    {"F32", DType::kF32, 32},      {"F16", DType::kF16, 16},      {"BF16", DType::kBF16, 16},
-    {"I32", DType::kI32, 32},      {"I64", DType::kI64, 64},      {"U8", DType::kU8, 8},
-    {"BOOL", DType::kOther, 8},    {"I8", DType::kOther, 8},      {"F8_E5M2", DType::kOther, 8},
-    {"F8_E4M3", DType::kOther, 8}, {"F8_E8M0", DType::kOther, 8}, {"I16", DType::kOther, 16},
-    {"U16", DType::kOther, 16},    {"U32", DType::kOther, 32},    {"F64", DType::kOther, 64},
-    {"U64", DType::kOther, 64},    {"C64", DType::kOther, 64},    {"F4", DType::kOther, 4},
-    {"F6_E2M3", DType::kOther, 6}, {"F6_E3M2", DType::kOther, 6},
+    {"F32", DType::kF32, 32},       {"F16", DType::kF16, 16},       {"BF16", DType::kBF16, 16},
+    {"I32", DType::kI32, 32},       {"I64", DType::kI64, 64},       {"U8", DType::kU8, 8},
+    {"BOOL", DType::kOther, 8},     {"I8", DType::kOther, 8},       {"F8_E5M2", DType::kOther, 8},
+    {"F8_E4M3", DType::kF8E4M3, 8}, {"F8_E8M0", DType::kF8E8M0, 8}, {"I16", DType::kOther, 16},
+    {"U16", DType::kOther, 16},     {"U32", DType::kOther, 32},     {"F64", DType::kOther, 64},
+    {"U64", DType::kOther, 64},     {"C64", DType::kOther, 64},     {"F4", DType::kOther, 4},
+    {"F6_E2M3", DType::kOther, 6},  {"F6_E3M2", DType::kOther, 6},
 });
 
 class HeaderReader {

@@ -148,6 +148,17 @@ JsonObject text_keys(const JsonObject& root, const Known& known) {
 
 }  // namespace
 
+int64_t parse_mlp_unit(const ModelShape& shape) {
+  int64_t unit = mlp_unit(nullptr);
+  for (int layer = 0; layer < shape.layers && !shape.quantization.empty(); ++layer) {
+    for (std::string_view name : {"gate_proj", "up_proj", "down_proj"}) {
+      const std::string module = fmt::format("{}layers.{}.mlp.{}", shape.tensor_prefix, layer, name);
+      unit = std::max(unit, mlp_unit(shape.quantization.format_of(module)));
+    }
+  }
+  return unit;
+}
+
 ModelShape parse_model_shape(std::string_view json, const std::string& where) {
   const JsonDocument document(json, where);
   const JsonObject root = document.root();
@@ -177,6 +188,8 @@ ModelShape parse_model_shape(std::string_view json, const std::string& where) {
     shape.mtp_layers = static_cast<int>(text.integer("mtp_num_hidden_layers", 0, 64).value_or(0));
     if (std::ranges::count(shape.layer_kinds, LayerKind::kLinearAttention) > 0) parse_linear_attention(text, &shape);
   }
+  shape.quantization = Quantization::parse(root, text);
+  shape.mlp_unit = parse_mlp_unit(shape);
   return shape;
 }
 

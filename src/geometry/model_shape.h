@@ -8,6 +8,8 @@
 #include <string_view>
 #include <vector>
 
+#include "geometry/quantization.h"
+
 namespace coprime {
 
 enum class Architecture : uint8_t { kLlama, kQwen2, kQwen3, kQwen35 };
@@ -48,6 +50,7 @@ struct ModelShape {
   Rope rope;
   std::vector<LayerKind> layer_kinds;
   LinearAttentionShape linear;  // zero where no layer is linear
+  Quantization quantization;    // of a safetensors checkpoint's matrices
 
   int gqa() const { return q_heads / kv_heads; }
   // Rows of q_proj per head.

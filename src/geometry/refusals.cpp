@@ -22,8 +22,7 @@ struct Refusal {
 };
 
 constexpr auto kRefusals = std::to_array<Refusal>({
-    {"quantization_config", Neutral::kNoObject, "weights in BF16, F16 or F32"},
-    {"compression_config", Neutral::kNoObject, "weights in BF16, F16 or F32"},
+    {"compression_config", Neutral::kNoObject, "the key quantization_config"},
     {"use_sliding_window", Neutral::kFalse, "full attention"},
     {"mlp_bias", Neutral::kFalse, "an MLP without biases"},
     {"num_experts", Neutral::kFalse, "dense MLPs"},

@@ -100,9 +100,9 @@ TEST(Refusals, another_hidden_act) {
   expect_refused(wrapped({}, {{"hidden_act", R"("gelu")"}}), {"text_config.hidden_act"});
 }
 
-TEST(Refusals, an_embedded_quantization_config) {
-  expect_refused(config("llama", {{"quantization_config", R"({"quant_method":"fp8"})"}}),
-                 {"quantization_config is {\"quant_method\":\"fp8\"}", "BF16, F16 or F32"});
+TEST(Refusals, an_embedded_quantization_config_of_another_scheme) {
+  expect_refused(config("llama", {{"quantization_config", R"({"quant_method":"gptq"})"}}),
+                 {"quantization_config.quant_method is gptq", "MXFP4"});
   expect_refused(wrapped({}, {{"quantization_config", R"({"quant_method":"awq"})"}}),
                  {"text_config.quantization_config"});
   expect_refused(wrapped({{"quantization_config", R"({"quant_method":"awq"})"}}, {}),

@@ -142,6 +142,14 @@ std::string_view gguf_name(TensorId id, Architecture architecture) {
       return "ssm_dt.bias";
     case TensorId::kLinearNorm:
       return "ssm_norm.weight";
+    case TensorId::kMtpFc:
+      return "nextn.eh_proj.weight";
+    case TensorId::kMtpEmbeddingNorm:
+      return "nextn.enorm.weight";
+    case TensorId::kMtpHiddenNorm:
+      return "nextn.hnorm.weight";
+    case TensorId::kMtpNorm:
+      return "nextn.shared_head_norm.weight";
     case TensorId::kOut:
       break;
   }
@@ -189,6 +197,32 @@ std::vector<Rule> make_rules(const ModelShape& s, bool exact) {
     for (Rule& rule : rules) adapt_to_gguf(s, &rule);
   }
   return rules;
+}
+
+std::vector<MtpTensor> mtp_tensors(const ShardPlan& plan) {
+  const ModelShape& s = plan.shape();
+  const bool gguf = s.container == Container::kGguf;
+  std::vector<MtpTensor> tensors;
+  const auto add_own = [&](TensorId id, std::string_view name, std::vector<int64_t> shape) {
+    Rule rule{id, std::string(name), Scope::kModel, Operation::kReplicate, std::nullopt, 1, std::move(shape)};
+    if (gguf) adapt_to_gguf(s, &rule);
+    tensors.push_back({gguf ? fmt::format("blk.{}.{}", s.layers, rule.suffix) : rule.suffix, rule, s.layers});
+  };
+  for (int i = 0; i < s.mtp_layers; ++i) {
+    for (Rule rule : plan.rules()) {
+      if (rule.scope != Scope::kEveryLayer && rule.scope != Scope::kFullLayers) continue;
+      rule.expected = s.mtp_layers;
+      const std::string name =
+          gguf ? fmt::format("blk.{}.{}", s.layers + i, rule.suffix) : fmt::format("mtp.layers.{}.{}", i, rule.suffix);
+      tensors.push_back({name, std::move(rule), s.layers + i});
+    }
+  }
+  if (s.mtp_layers == 0) return tensors;
+  add_own(TensorId::kMtpFc, "mtp.fc.weight", {s.hidden, 2 * s.hidden});
+  add_own(TensorId::kMtpEmbeddingNorm, "mtp.pre_fc_norm_embedding.weight", {s.hidden});
+  add_own(TensorId::kMtpHiddenNorm, "mtp.pre_fc_norm_hidden.weight", {s.hidden});
+  add_own(TensorId::kMtpNorm, "mtp.norm.weight", {s.hidden});
+  return tensors;
 }
 
 }  // namespace coprime

@@ -181,8 +181,6 @@ AxisMap ShardPlan::axis_map(Axis axis, int rank) const {
   return map_of_units(share(padded_.linear_key_heads, rank), ratio, linear.value_heads);
 }
 
-namespace {
-
 int64_t axis_size(const ModelShape& shape, const Counts& counts, Axis axis) {
   const LinearAttentionShape& linear = shape.linear;
   switch (axis) {
@@ -208,8 +206,6 @@ int64_t axis_size(const ModelShape& shape, const Counts& counts, Axis axis) {
   }
   return counts.linear_value_heads;
 }
-
-}  // namespace
 
 int64_t ShardPlan::real_size(Axis axis) const { return axis_size(shape_, stock(), axis); }
 int64_t ShardPlan::padded_size(Axis axis) const { return axis_size(shape_, padded_, axis); }
@@ -279,6 +275,7 @@ uint64_t ShardPlan::hash() const {
                       options_.exact, static_cast<int>(options_.dummies));
   text += fmt::format("{} {} {} {} {} {} {}", padded_.q_heads, padded_.kv_heads, padded_.linear_key_heads,
                       padded_.linear_value_heads, padded_.intermediate, padded_.vocab, kv_copies_);
+  text += fmt::format(" | {}", s.quantization.text());
   return hash_bytes(std::as_bytes(std::span(text)));
 }
 

@@ -92,6 +92,11 @@ enum class TensorId : uint8_t {
   kDtBias,
   kLinearNorm,
   kOut,
+  // Of the multi-token-prediction head, which is checked and not loaded.
+  kMtpFc,
+  kMtpEmbeddingNorm,
+  kMtpHiddenNorm,
+  kMtpNorm,
 };
 
 enum class Operation : uint8_t { kRows, kColumns, kSections, kReplicate };
@@ -118,6 +123,9 @@ struct Rule {
   std::vector<int64_t> shape;  // the stock shape that the file must have
   FileOrder row_order = FileOrder::kModel, column_order = FileOrder::kModel;
 };
+
+// The size of an axis with these counts.
+int64_t axis_size(const ModelShape& shape, const Counts& counts, Axis axis);
 
 class ShardPlan {
  public:

@@ -2,13 +2,17 @@
 
 #include <array>
 #include <bit>
+#include <cmath>
 #include <cstring>
 
 #include "base/check.h"
 #include "base/number_formats.h"
+#include "base/small_floats.h"
 
 namespace coprime {
 namespace {
+
+constexpr int kFp8Elements = block_shape(DType::kFp8).elements;
 
 template <class T>
 T read_as(const uint8_t* bytes) {
@@ -141,6 +145,11 @@ void mxfp4(const uint8_t* b, float* x) {
   }
 }
 
+void fp8(const uint8_t* b, float* x) {
+  const auto scale = read_as<float>(b);
+  for (int i = 0; i < kFp8Elements; ++i) x[i] = e4m3_to_f32(b[4 + i]) * scale;
+}
+
 using BlockFn = void (*)(const uint8_t*, float*);
 
 template <BlockFn kBlock>
@@ -176,6 +185,12 @@ ScalePlaces scale_places(DType type) {
   }
 }
 
+bool is_sound_fp8(const uint8_t* block) {
+  int bad = 0;
+  for (int i = 0; i < kFp8Elements; ++i) bad |= (block[4 + i] & 0x7f) == 0x7f;
+  return bad == 0 && std::isfinite(read_as<float>(block));
+}
+
 }  // namespace
 
 int64_t find_bad_scale(DType type, const std::byte* from, int64_t blocks) {
@@ -187,6 +202,7 @@ int64_t find_bad_scale(DType type, const std::byte* from, int64_t blocks) {
       if (place >= 0 && (block[place] & 0x7c) == 0x7c) return i;
     }
     if (type == DType::kMxfp4 && block[0] == 0xff) return i;
+    if (type == DType::kFp8 && !is_sound_fp8(block)) return i;
   }
   return -1;
 }
@@ -221,6 +237,8 @@ void dequantize(DType type, const std::byte* from, int64_t blocks, float* to) {
       return each<q6_k>(type, from, blocks, to);
     case DType::kMxfp4:
       return each<mxfp4>(type, from, blocks, to);
+    case DType::kFp8:
+      return each<fp8>(type, from, blocks, to);
     default:
       break;
   }

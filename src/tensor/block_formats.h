@@ -13,8 +13,8 @@ namespace coprime {
 // block_shape(type).elements floats each. No alignment is asked for.
 void dequantize(DType type, const std::byte* from, int64_t blocks, float* to);
 
-// The first of the blocks that has a scale which is no finite number (of MXFP4 0xFF, which the format calls NaN); -1 if
-// none has. Plain types have no scales.
+// The first of the blocks that has a scale which is no finite number (of MXFP4 0xFF, which the format calls NaN), or an
+// element of FP8 that is none; -1 if none has. Plain types have no scales.
 int64_t find_bad_scale(DType type, const std::byte* from, int64_t blocks);
 
 }  // namespace coprime

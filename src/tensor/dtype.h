@@ -1,4 +1,4 @@
-// Element types of checkpoints and of memory: plain ones, and the blocks of GGUF, whose elements share scales.
+// Element types of checkpoints and of memory: plain ones, and blocks along a row, whose elements share scales.
 #pragma once
 
 #include <cstdint>
@@ -14,6 +14,7 @@ enum class DType : uint8_t {
   kI64,
   kU8,
   kF8E4M3,
+  kF8E8M0,
   // Blocks along a row, as GGUF lays them out.
   kQ4_0,
   kQ4_1,
@@ -26,6 +27,7 @@ enum class DType : uint8_t {
   kQ5_K,
   kQ6_K,
   kMxfp4,
+  kFp8,  // of no file: the reader puts a row's e4m3 codes together with their scales
   kOther
 };
 
@@ -48,6 +50,7 @@ constexpr BlockShape block_shape(DType type) {
       return {1, 8};
     case DType::kU8:
     case DType::kF8E4M3:
+    case DType::kF8E8M0:
       return {1, 1};
     case DType::kQ4_0:
       return {32, 18};  // f16 scale, 16 bytes of nibbles
@@ -71,6 +74,8 @@ constexpr BlockShape block_shape(DType type) {
       return {256, 210};
     case DType::kMxfp4:
       return {32, 17};  // e8m0 scale, nibbles of e2m1
+    case DType::kFp8:
+      return {128, 132};  // f32 scale, e4m3 codes
     case DType::kOther:
       break;
   }
@@ -101,6 +106,8 @@ constexpr std::string_view dtype_name(DType type) {
       return "U8";
     case DType::kF8E4M3:
       return "F8_E4M3";
+    case DType::kF8E8M0:
+      return "F8_E8M0";
     case DType::kQ4_0:
       return "Q4_0";
     case DType::kQ4_1:
@@ -123,6 +130,8 @@ constexpr std::string_view dtype_name(DType type) {
       return "Q6_K";
     case DType::kMxfp4:
       return "MXFP4";
+    case DType::kFp8:
+      return "FP8";
     case DType::kOther:
       break;
   }
