@@ -248,8 +248,8 @@ TEST_F(SmolLm2, without_an_end_or_a_chat_template_it_says_so_on_the_command_line
     stream << std::string(key.size(), 'x');  // a key that nobody knows
   }
   stream.close();
-  const ProgramResult result = run_program(
-      {"generate", "--model", copy.string(), "--prompt", "Hi", "--max-tokens", "4", "--temperature", "0"});
+  const ProgramResult result =
+      run_program({"generate", "--model", copy.string(), "--prompt", "Hi", "--max-tokens", "4", "--temperature", "0"});
   EXPECT_EQ(result.exit_code, 0) << result.err;
   EXPECT_NE(result.err.find("names no token that ends a text"), std::string::npos) << result.err;
   const ProgramResult chat = run_program({"generate", "--model", copy.string(), "--chat", "Hi"});

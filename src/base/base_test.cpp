@@ -57,35 +57,6 @@ TEST(NumberFormats, bf16_rounds_to_nearest_even) {
   EXPECT_EQ(f32_to_bf16(std::bit_cast<float>(0x3f808001u)), 0x3f81);
 }
 
-// OCP's table: (1 + m/8) 2^(e-7), m/8 2^-6 where e is 0, no infinity, NaN where all bits are set.
-float e4m3_by_the_table(uint32_t bits) {
-  const int exponent = static_cast<int>(bits >> 3 & 15), mantissa = static_cast<int>(bits & 7);
-  if (exponent == 15 && mantissa == 7) return std::numeric_limits<float>::quiet_NaN();
-  const float magnitude = exponent == 0 ? std::ldexp(static_cast<float>(mantissa), -9)
-                                        : std::ldexp(static_cast<float>(8 + mantissa), exponent - 10);
-  return (bits & 0x80) != 0 ? -magnitude : magnitude;
-}
-
-TEST(NumberFormats, e4m3_is_that_of_the_table_and_rounds_to_the_nearest_even_or_the_largest) {
-  for (uint32_t bits = 0; bits < 256; ++bits) {
-    const float value = e4m3_by_the_table(bits);
-    EXPECT_EQ(std::isnan(e4m3_to_f32(static_cast<uint8_t>(bits))), std::isnan(value));
-    if (std::isnan(value)) continue;
-    EXPECT_EQ(e4m3_to_f32(static_cast<uint8_t>(bits)), value);
-    EXPECT_EQ(f32_to_e4m3(value), bits);
-  }
-  for (uint32_t bits = 0; bits < 126; ++bits) {  // between two neighbours
-    const float low = e4m3_by_the_table(bits), high = e4m3_by_the_table(bits + 1), middle = (low + high) / 2;
-    EXPECT_EQ(f32_to_e4m3(std::nextafter(middle, low)), bits);
-    EXPECT_EQ(f32_to_e4m3(std::nextafter(middle, high)), bits + 1);
-    EXPECT_EQ(f32_to_e4m3(middle), bits % 2 == 0 ? bits : bits + 1);
-    EXPECT_EQ(f32_to_e4m3(-middle), (bits % 2 == 0 ? bits : bits + 1) | 0x80);
-  }
-  EXPECT_EQ(f32_to_e4m3(1e30f), 0x7e);
-  EXPECT_EQ(f32_to_e4m3(-std::numeric_limits<float>::infinity()), 0xfe);
-  EXPECT_EQ(f32_to_e4m3(std::numeric_limits<float>::quiet_NaN()) & 0x7f, 0x7f);
-}
-
 TEST(ScalarMath, agrees_with_the_c_library_to_a_few_units_of_the_last_place) {
   for (int i = -20000; i <= 20000; ++i) {
     const double x = i * 0.0317;

@@ -1,4 +1,4 @@
-// Bit patterns of bfloat16, IEEE half and OCP's e4m3, to and from float. Conversions from float round to nearest even.
+// Bit patterns of bfloat16 and IEEE half, to and from float. Conversions from float round to nearest even.
 #pragma once
 
 #include <bit>
@@ -37,32 +37,6 @@ inline uint16_t f32_to_f16(float value) {
   }
   const uint32_t rounded = magnitude + 0xfff + ((magnitude >> 13) & 1);
   return sign | static_cast<uint16_t>((rounded - 0x38000000) >> 13);
-}
-
-// Four bits of exponent, three of mantissa: no infinity, the largest is 448, 0x7f and 0xff are NaNs.
-constexpr float kLargestE4m3 = 448;
-
-inline float e4m3_to_f32(uint8_t bits) {
-  const uint32_t sign = uint32_t{bits & 0x80u} << 24, magnitude = bits & 0x7fu;
-  if (magnitude == 0x7f) return std::bit_cast<float>(sign | 0x7fc00000);
-  if (magnitude < 8) {  // zero or subnormal: mantissa * 2^-9
-    const float value = static_cast<float>(magnitude) * 0x1p-9f;
-    return sign != 0 ? -value : value;
-  }
-  return std::bit_cast<float>(sign | ((magnitude << 20) + (120u << 23)));
-}
-
-// What lies beyond the largest becomes the largest.
-inline uint8_t f32_to_e4m3(float value) {
-  const uint32_t bits = std::bit_cast<uint32_t>(value);
-  const auto sign = static_cast<uint8_t>((bits >> 24) & 0x80);
-  const uint32_t magnitude = bits & 0x7fffffff;
-  if (magnitude > 0x7f800000) return sign | 0x7f;  // NaN
-  if (magnitude >= std::bit_cast<uint32_t>(kLargestE4m3)) return sign | 0x7e;
-  if (magnitude < 0x3c800000)  // a multiple of 2^-9
-    return sign | static_cast<uint8_t>(std::nearbyint(std::bit_cast<float>(magnitude) * 0x1p9f));
-  const uint32_t rounded = magnitude + 0x7ffff + ((magnitude >> 20) & 1);
-  return sign | static_cast<uint8_t>((rounded - (120u << 23)) >> 20);
 }
 
 }  // namespace coprime

@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "base/number_formats.h"
+#include "base/small_floats.h"
 
 namespace coprime {
 namespace {
@@ -35,7 +36,7 @@ float scale_of(const float* x, int64_t count) {
     if (!(magnitude <= largest)) largest = magnitude;  // a NaN, too, and it stays
     if (std::isnan(largest)) break;
   }
-  const float scale = largest / kLargestE4m3;
+  const float scale = largest / kMaxE4m3;
   return scale < std::numeric_limits<float>::min() ? 0 : scale;
 }
 

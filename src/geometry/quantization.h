@@ -12,8 +12,8 @@
 #include <string_view>
 #include <vector>
 
-#include "geometry/json.h"
 #include "geometry/module_pattern.h"
+#include "json/json.h"
 #include "tensor/dtype.h"
 
 namespace coprime {

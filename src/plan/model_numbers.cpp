@@ -5,7 +5,7 @@
 #include <optional>
 
 #include "base/error.h"
-#include "geometry/json.h"
+#include "json/json.h"
 
 namespace coprime {
 namespace {

@@ -5,7 +5,7 @@
 #include <sstream>
 
 #include "base/error.h"
-#include "geometry/json.h"
+#include "json/json.h"
 #include "plan/plan_report.h"
 #include "plan/test_shapes.h"
 

@@ -1,7 +1,5 @@
 #include "tools/eval.h"
 
-#include <simdjson.h>
-
 #include <algorithm>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -10,8 +8,8 @@
 #include "base/error.h"
 #include "engine/generation_config.h"
 #include "engine/side_by_side.h"
+#include "json/json.h"
 #include "template/chat_template.h"
-#include "tokenizer/json_node.h"
 #include "tokenizer/tokenizer.h"
 
 namespace coprime {
@@ -95,9 +93,9 @@ EvalComparison::Difference difference_of(const Answer& base, const Answer& answe
 
 std::vector<Question> read_questions(const std::filesystem::path& path, size_t limit) {
   std::vector<Question> questions;
-  simdjson::dom::parser parser;
   each_json_line(path, [&](const std::string& line, const std::string& where, bool) {
-    const JsonNode root = parse_json(&parser, line, where);
+    const JsonDocument document(line, where);
+    const JsonNode root = document.node();
     Question question{std::string(root.need("question").text()), std::string(root.need("answer").text())};
     if (final_answer(question.answer).empty())
       fail(ErrorKind::kModel, "{}: the answer has no \"#### n\": expected GSM8K's form", where);
@@ -128,10 +126,10 @@ std::string answer_line(const Answer& answer) {
 
 std::map<int64_t, Answer> read_answers(const std::filesystem::path& path, bool torn) {
   std::map<int64_t, Answer> answers;
-  simdjson::dom::parser parser;
   each_json_line(path, [&](const std::string& line, const std::string& where, bool last_is_open) {
     if (torn && last_is_open) return false;
-    const JsonNode root = parse_json(&parser, line, where);
+    const JsonDocument document(line, where);
+    const JsonNode root = document.node();
     Answer answer{.question = std::string(root.need("question").text()),
                   .answer = std::string(root.need("answer").text()),
                   .got = std::string(root.need("got").text()),

@@ -3,8 +3,8 @@
 #include <map>
 
 #include "base/error.h"
-#include "geometry/json.h"
 #include "geometry/named_shapes.h"
+#include "json/json.h"
 #include "tools/shard_weights.h"
 
 namespace coprime {

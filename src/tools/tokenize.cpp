@@ -1,12 +1,11 @@
 #include "tools/tokenize.h"
 
-#include <simdjson.h>
-
 #include <charconv>
+#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
-#include "tokenizer/json_node.h"
+#include "json/json.h"
 
 namespace coprime {
 namespace {
@@ -26,8 +25,8 @@ std::string whole_text(const Tokenizer& tokenizer, std::span<const int32_t> ids)
 }  // namespace
 
 std::string tokenize_line(const Tokenizer& tokenizer, std::string_view line, bool decode) {
-  simdjson::dom::parser parser;
-  const JsonNode root = parse_json(&parser, line, "the line");
+  const JsonDocument document(line, "the line");
+  const JsonNode root = document.node();
   const JsonNode node = root.need(decode ? "ids" : "text");
   if (!decode) {
     try {
@@ -38,7 +37,7 @@ std::string tokenize_line(const Tokenizer& tokenizer, std::string_view line, boo
   }
   std::vector<int32_t> ids;
   for (const JsonNode& each : node.items()) {
-    ids.push_back(each.token_id());
+    ids.push_back(static_cast<int32_t>(each.integer(0, std::numeric_limits<int32_t>::max())));
     check_id(tokenizer, ids.back(), ErrorKind::kModel);
   }
   return nlohmann::json{{"text", whole_text(tokenizer, ids)}}.dump();

@@ -6,6 +6,7 @@
 #include <limits>
 #include <numeric>
 
+#include "base/small_floats.h"
 #include "device/kv_pages.h"
 #include "device/reference/reference_device.h"
 #include "device/testing.h"
