@@ -132,6 +132,8 @@ std::string plan_json(const Plan& plan) {
       {"longest_context", plan.longest_context},
       {"split", main.split.name},
       {"step", step_json(main.step)},
+      {"gate_share", main.gate_share},
+      {"prompt_seconds", main.prompt_s},
       {"tokens_per_second", main.step.total() > 0 ? 1e3 * static_cast<double>(input.batch) / main.step.total() : 0},
       {"gates", {{"count", main.gates}, {"bytes_to_each_peer", whole(main.gate_bytes)}}},
       {"links", links},

@@ -169,10 +169,10 @@ TEST(PlanReport, in_json_has_the_documented_keys) {
   const std::string text = plan_json(make_plan(input_of(kQwen27, 3)));
   const JsonDocument document(text, "plan");
   for (const std::string_view key :
-       {"model",  "format", "format_source",     "machine",  "ranks",          "pad_for",      "context",
-        "batch",  "exact",  "quantities",        "overhead", "memory_by_rank", "memory_bytes", "longest_context",
-        "split",  "step",   "tokens_per_second", "gates",    "links",          "splits",       "rank_counts",
-        "verdict"})
+       {"model",   "format",     "format_source",     "machine",  "ranks",          "pad_for",      "context",
+        "batch",   "exact",      "quantities",        "overhead", "memory_by_rank", "memory_bytes", "longest_context",
+        "split",   "step",       "tokens_per_second", "gates",    "links",          "splits",       "rank_counts",
+        "verdict", "gate_share", "prompt_seconds"})
     EXPECT_TRUE(document.root().has(key)) << key;
   EXPECT_EQ(document.root().object("quantities")->object("kv_heads")->integer("padded", 0, 100), 6);
 }
