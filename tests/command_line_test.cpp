@@ -45,6 +45,64 @@ TEST(Generate, answers_a_word_problem_on_three_ranks) {
   EXPECT_EQ(result.err, "");
 }
 
+TEST(Generate, names_the_line_of_a_chat_template_that_it_cannot_run) {
+  const ModelCopy model(kModel);
+  model.write("chat_template.jinja", "{{ bos_token }}\n{{ messages | frobnicate }}");
+  expect_refusal(generate_with({"--chat", "hi"}, model.path()), 3,
+                 {"chat_template.jinja, line 2", "frobnicate", "--prompt"});
+  model.write("chat_template.jinja", "{{ raise_exception('only in Latin') }}");
+  expect_refusal(generate_with({"--chat", "hi"}, model.path()), 2, {"line 1", "only in Latin"});
+}
+
+TEST(Generate, takes_a_conversation_from_a_file) {
+  const ModelCopy model(kModel);
+  model.write("talk.json", R"([{"role": "user", "content": ")" + kQuestion + R"("}])");
+  const ProgramResult result =
+      generate_with({"--messages", model.path() / "talk.json", "--temperature", "0"}, model.path());
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_NE(result.out.find("#### 350"), std::string::npos) << result.out;
+  model.write("talk.json", R"([{"content": "hi"}])");
+  expect_refusal(generate_with({"--messages", model.path() / "talk.json"}, model.path()), 2, {"talk.json", "role"});
+}
+
+TEST(Tokenize, gives_ids_and_names_a_bad_line) {
+  const ModelCopy model(kModel);
+  model.write("lines.jsonl", "{\"text\": \"a b\"}\n{\"text\": 3}\n");
+  const ProgramResult result = run_program({"tokenize", "--model", kModel, "--jsonl", model.path() / "lines.jsonl"});
+  EXPECT_EQ(result.out, "{\"ids\":[64,269]}\n");
+  expect_refusal(result, 3, {"lines.jsonl, line 2", "a string"});
+  EXPECT_EQ(run_program({"tokenize", "--model", kModel, "--decode", "--text", "64 269"}).out, "a b\n");
+}
+
+TEST(Eval, goes_on_where_it_was_stopped_and_compares_with_an_earlier_run) {
+  const ModelCopy folder(kModel);
+  const std::string out = folder.path() / "out.jsonl";
+  const std::vector<std::string> arguments{
+      "eval", "--model", kModel, "--data", kModel + "/test.jsonl", "--limit", "4", "--max-tokens", "96", "--out", out};
+  const ProgramResult first = run_program(arguments);
+  ASSERT_EQ(first.exit_code, 0) << first.err;
+  EXPECT_NE(first.out.find("accuracy 4 of 4 (100.00%)"), std::string::npos) << first.out;
+  EXPECT_FALSE(std::filesystem::exists(out + ".partial"));
+  const std::string results = folder.read("out.jsonl");
+  EXPECT_EQ(std::ranges::count(results, '\n'), 4);
+
+  std::vector<std::string> compared = arguments;
+  compared.insert(compared.end(), {"--ranks", "3", "--against", out});
+  compared[10] = folder.path() / "other.jsonl";
+  const ProgramResult second = run_program(compared);
+  ASSERT_EQ(second.exit_code, 0) << second.err;
+  EXPECT_NE(second.out.find("outputs  4 of 4 equal"), std::string::npos) << second.out;
+
+  folder.write("out.jsonl.partial", "another run\n" + results);
+  expect_refusal(run_program(arguments), 2, {"out.jsonl.partial", "another run", "delete it"});
+}
+
+TEST(Gate, sets_the_geometry_itself) {
+  expect_refusal(run_program({"gate", "a", "--model", kModel, "--data", kModel + "/test.jsonl", "--ranks", "3"}), 2,
+                 {"--ranks", "--for"});
+  expect_refusal(run_program({"gate", "c", "--model", kModel, "--data", kModel + "/test.jsonl"}), 2, {"gate"});
+}
+
 TEST(Generate, says_the_same_on_every_rank_count_and_link) {
   std::string expected;
   for (const char* ranks : {"1", "2", "3", "5", "7", "8", "16"}) {
@@ -202,6 +260,9 @@ TEST(Refusals, of_words_that_nobody_knows_come_before_what_is_missing) {
 TEST(Refusals, of_prompts_that_are_empty_too_long_or_no_text) {
   expect_refusal(generate_with({"--prompt", ""}), 2, {"empty"});
   expect_refusal(generate_with({"--chat", ""}), 2, {"empty"});
+  expect_refusal(generate_with({"--prompt", "a", "--chat-options", "{}"}), 2, {"--chat-options", "--chat"});
+  expect_refusal(generate_with({"--chat", "a", "--chat-options", "{"}), 2, {"variables", "JSON"});
+  expect_refusal(generate_with({"--messages", "/nowhere.json"}), 3, {"/nowhere.json"});
   expect_refusal(generate_with({"--prompt-file", "/dev/null"}), 2, {"empty"});
   expect_refusal(generate_with({"--prompt-file", "/no/such/file"}), 3, {"/no/such/file"});
   expect_refusal(generate_with({"--prompt", "caf\xe9"}), 2, {"UTF-8", "3"});

@@ -34,13 +34,14 @@ Bpe::Bpe(const TokenizerSpec& spec) : merges_(spec.merges) {
   }
 }
 
-bool Bpe::candidate(const Room& room, int32_t position, Room::Candidate* out) const {
-  const Room::Symbol& left = room.symbols_[static_cast<size_t>(position)];
+bool Bpe::find_merge(Room* room, int32_t position) const {
+  Room::Symbol& left = room->symbols_[static_cast<size_t>(position)];
+  left.rank = Room::kNoRank;
   if (left.next < 0) return false;
-  const int32_t right = room.symbols_[static_cast<size_t>(left.next)].id;
-  const MergeTable::Entry* merge = merges_.find(left.id, right);
+  const MergeTable::Entry* merge = merges_.find(left.id, room->symbols_[static_cast<size_t>(left.next)].id);
   if (merge == nullptr) return false;
-  *out = {uint64_t{merge->rank} << 32 | static_cast<uint32_t>(position), left.id, right, merge->result};
+  left.rank = merge->rank;
+  left.result = merge->result;
   return true;
 }
 
@@ -56,34 +57,34 @@ void Bpe::encode(std::string_view piece, Room* room, std::vector<int32_t>* ids) 
   for (const char c : piece) {
     const int32_t id = byte_ids_[static_cast<unsigned char>(c)];
     const auto at = static_cast<int32_t>(symbols.size());
-    if (id >= 0) symbols.push_back({id, at - 1, at + 1});
+    if (id >= 0) symbols.push_back({id, at - 1, at + 1, Room::kNoRank, -1});
   }
   if (symbols.empty()) return;
   symbols.back().next = -1;
 
-  Room::Candidate best;
-  for (size_t i = 0; i < symbols.size(); ++i) {
-    if (candidate(*room, static_cast<int32_t>(i), &best)) heap.push_back(best);
+  const auto key = [&](int32_t position) {
+    return uint64_t{symbols[static_cast<size_t>(position)].rank} << 32 | static_cast<uint32_t>(position);
+  };
+  for (int32_t i = 0; i < static_cast<int32_t>(symbols.size()); ++i) {
+    if (find_merge(room, i)) heap.push_back(key(i));
   }
-  const auto later = [](const Room::Candidate& a, const Room::Candidate& b) { return a.order > b.order; };
-  std::make_heap(heap.begin(), heap.end(), later);
+  std::ranges::make_heap(heap, std::greater<>());
   const auto offer = [&](int32_t position) {
-    if (!candidate(*room, position, &best)) return;
-    heap.push_back(best);
-    std::push_heap(heap.begin(), heap.end(), later);
+    if (!find_merge(room, position)) return;
+    heap.push_back(key(position));
+    std::ranges::push_heap(heap, std::greater<>());
   };
   while (!heap.empty()) {
-    std::pop_heap(heap.begin(), heap.end(), later);
-    const Room::Candidate merge = heap.back();
+    std::ranges::pop_heap(heap, std::greater<>());
+    const uint64_t best = heap.back();
     heap.pop_back();
-    const auto position = static_cast<int32_t>(merge.order & 0xffffffff);
+    const auto position = static_cast<int32_t>(best & 0xffffffff);
     Room::Symbol& left = symbols[static_cast<size_t>(position)];
-    if (left.id != merge.left || left.next < 0) continue;  // merged since
+    if (left.rank != best >> 32) continue;  // merged since
     Room::Symbol& right = symbols[static_cast<size_t>(left.next)];
-    if (right.id != merge.right) continue;
-    left.id = merge.result;
+    left.id = left.result;
     left.next = right.next;
-    right.id = -1;
+    right.rank = Room::kNoRank;
     if (left.next >= 0) symbols[static_cast<size_t>(left.next)].previous = position;
     if (left.previous >= 0) offer(left.previous);
     offer(position);

@@ -52,20 +52,20 @@ class Bpe {
     friend class Bpe;
     struct Symbol {
       int32_t id, previous, next;
+      uint32_t rank;   // of its merge with the next symbol; kNoRank: there is none, or this symbol is part of another
+      int32_t result;  // of that merge
     };
-    struct Candidate {
-      uint64_t order;  // rank, then position
-      int32_t left, right, result;
-    };
+    static constexpr uint32_t kNoRank = UINT32_MAX;
     std::vector<Symbol> symbols_;
-    std::vector<Candidate> heap_;
+    std::vector<uint64_t> heap_;  // rank, then position; where the symbol has another rank by now, it is void
   };
 
   // Appends the ids of a piece's bytes (at most INT32_MAX of them). Bytes without a token vanish.
   void encode(std::string_view piece, Room* room, std::vector<int32_t>* ids) const;
 
  private:
-  bool candidate(const Room& room, int32_t position, Room::Candidate* out) const;
+  // Looks the symbol's merge with its next one up; whether there is one.
+  bool find_merge(Room* room, int32_t position) const;
 
   std::array<int32_t, 256> byte_ids_;
   MergeTable merges_;
