@@ -28,6 +28,8 @@ enum class OrderClass : uint8_t {
   kPlain,          // reference/: the same order with the C library's exp
   kLanes,          // cpu/: the order that device/cpu states, with its own exp
   kIntegerBlocks,  // integer sums of 32 columns, then f32, as device/quant/quant_kernels.h states
+  kScaledBlocks,   // sums of 128 columns as of kSequentialFma, each times its scale, as device/quant/fp8_kernels.h
+                   // states
 };
 
 // What the packed form of a weight is for.

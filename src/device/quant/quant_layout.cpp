@@ -227,6 +227,7 @@ float scale_at(const QuantFormat& format, const std::byte* scales, int lane) {
 }  // namespace
 
 void pack_quant_row(DType type, std::span<const std::byte> blocks, int64_t row, std::byte* tiles) {
+  if (type == DType::kFp8) return pack_fp8_row(blocks, row, tiles);
   const QuantFormat format = quant_format(type);
   const BlockShape shape = block_shape(type);
   const int parts = shape.elements / kQuantBlock, lane = static_cast<int>(row % kQuantRows);
@@ -282,6 +283,7 @@ QuantBlock read_quant_block(DType type, const std::byte* tile, int lane, int64_t
 
 void read_quant_row(DType type, const std::byte* tiles, int64_t blocks, int64_t row, int64_t first, int64_t count,
                     float* out) {
+  if (type == DType::kFp8) return read_fp8_row(tiles, blocks * kQuantBlock / kFp8Columns, row, first, count, out);
   const std::byte* tile = tiles + row / kQuantRows * quant_tile_bytes(type, blocks);
   const bool minimum = quant_format(type).minimum;
   for (int64_t k = first; k < first + count;) {
