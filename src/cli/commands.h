@@ -9,6 +9,8 @@ void run_generate(const WorldSettings& world, const GenerateSettings& settings);
 void run_logits(const WorldSettings& world, const LogitsSettings& settings);
 void run_bench(const WorldSettings& world, const BenchSettings& settings);
 void run_link(const LinkSettings& settings);
+void run_check(const CheckSettings& settings);
+void run_quantize(const QuantizeSettings& settings);
 void run_key(const KeySettings& settings);
 int run_rank_command(const RankSettings& settings);  // the exit code
 

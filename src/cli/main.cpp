@@ -44,6 +44,14 @@ int run(int argc, char** argv) {
       app.add_subcommand("link", "measure what joins the ranks of this host and others, and what follows");
   coprime::add_link_flags(*link_command, link);
 
+  coprime::CheckSettings check;
+  CLI::App* check_command = app.add_subcommand("check", "which tensors a rank count pads, and whether the files fit");
+  coprime::add_check_flags(*check_command, check);
+
+  coprime::QuantizeSettings quantize;
+  CLI::App* quantize_command = app.add_subcommand("quantize", "write a model's weights in MXFP4 or FP8");
+  coprime::add_quantize_flags(*quantize_command, quantize);
+
   coprime::RankSettings rank;
   coprime::KeySettings key;
   CLI::App* rank_command = app.add_subcommand("rank", "serve one rank of a world on another host");
@@ -51,7 +59,8 @@ int run(int argc, char** argv) {
   CLI::App* key_command = app.add_subcommand("key", "make a key file for the hosts of a world");
   coprime::add_key_flags(*key_command, key);
 
-  for (CLI::App* command : {generate_command, logits_command, bench_command, link_command, rank_command, key_command}) {
+  for (CLI::App* command : {generate_command, logits_command, bench_command, link_command, check_command,
+                            quantize_command, rank_command, key_command}) {
     command->fallthrough();  // --config may stand behind the command, too
     command->allow_config_extras(CLI::config_extras_mode::error);
   }
@@ -72,7 +81,9 @@ int run(int argc, char** argv) {
   }
   if (key_command->parsed()) coprime::run_key(key);
   if (rank_command->parsed()) return coprime::run_rank_command(rank);
-  if (!key_command->parsed()) {
+  if (check_command->parsed()) coprime::run_check(check);
+  if (quantize_command->parsed()) coprime::run_quantize(quantize);
+  if (!key_command->parsed() && !check_command->parsed() && !quantize_command->parsed()) {
     coprime::RanksSettings& ranks = link_command->parsed() ? link.ranks : world.ranks;
     const auto process = ranks.launched();
     if (process) ranks.meet_by_pmix();

@@ -88,6 +88,18 @@ struct BenchSettings {
   int prompt_tokens = 512, decode_tokens = 128, batch = 1, repeat = 3;
   bool json = false;
 };
+
+struct CheckSettings {
+  std::string model, drafter;
+  int ranks = 1, pad_for = 0;
+  int64_t mlp_width = 0;
+  bool tensors = false, json = false;
+};
+
+struct QuantizeSettings {
+  std::string model, out, to;
+};
+
 // A line on standard error. A rank may be another host's: what it says is shown as plain text.
 void print_report(const std::string& line);
 
@@ -97,6 +109,8 @@ void add_logits_flags(CLI::App& app, LogitsSettings& settings);
 void add_bench_flags(CLI::App& app, BenchSettings& settings);
 void add_link_flags(CLI::App& app, LinkSettings& settings);
 void add_rank_flags(CLI::App& app, RankSettings& settings);
+void add_check_flags(CLI::App& app, CheckSettings& settings);
+void add_quantize_flags(CLI::App& app, QuantizeSettings& settings);
 void add_key_flags(CLI::App& app, KeySettings& settings);
 
 }  // namespace coprime
