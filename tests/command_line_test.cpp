@@ -523,5 +523,33 @@ TEST(CommandLine, a_wrong_flag_is_explained_in_plain_words) {
       << none.err;
 }
 
+TEST(Check, says_which_tensors_three_ranks_pad_and_verifies_one_of_each_rule) {
+  const ProgramResult result = run_program({"check", "--model", kModel, "--ranks", "3", "--tensors"});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_NE(result.out.find("model: 87 of 124 tensors are padded for 3 ranks"), std::string::npos) << result.out;
+  EXPECT_NE(result.out.find("verified"), std::string::npos) << result.out;
+}
+
+TEST(Check, a_model_that_does_not_fit_is_told_in_full_and_by_the_exit_code) {
+  const ModelCopy copy(kModel);
+  copy.edit("config.json", "\"intermediate_size\": 544", "\"intermediate_size\": 512");
+  const ProgramResult result = run_program({"check", "--model", copy.path(), "--ranks", "3", "--json"});
+  expect_refusal(result, 3, {"the checkpoint does not fit", "has the shape"});
+  const auto report = nlohmann::json::parse(result.out);
+  EXPECT_EQ(report.at("model").at("problems").size(), 27u);  // three matrices of nine layers
+  EXPECT_FALSE(report.at("holds"));
+}
+
+TEST(Quantize, writes_a_model_that_answers) {
+  const ModelCopy copy(kModel);
+  const std::string out = copy.path() / "fp8";
+  const ProgramResult made = run_program({"quantize", "--model", kModel, "--to", "fp8-block", "--out", out});
+  EXPECT_EQ(made.exit_code, 0) << made.err;
+  EXPECT_NE(made.out.find("50 matrices in fp8-block"), std::string::npos) << made.out;
+  const ProgramResult result = generate_with({"--ranks", "3", "--chat", kQuestion, "--temperature", "0"}, out);
+  EXPECT_NE(result.out.find("#### 350"), std::string::npos) << result.out;
+  expect_refusal(run_program({"quantize", "--model", kModel, "--to", "mxfp4", "--out", out}), 2, {"is there already"});
+}
+
 }  // namespace
 }  // namespace coprime

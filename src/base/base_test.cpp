@@ -102,6 +102,18 @@ TEST(OutputFile, takes_the_place_of_what_was_there_or_leaves_it) {
   EXPECT_EQ(held(), "something longer that was there before");
   write_output(path, parts);
   EXPECT_EQ(held(), "one two");
+  {
+    OutputFile file(path);
+    file.write_at(4, std::as_bytes(std::span(one)));
+    file.write(std::as_bytes(std::span(two)));
+    EXPECT_EQ(held(), "one two");  // not there before it is finished
+  }
+  EXPECT_EQ(held(), "one two");
+  OutputFile file(path);
+  file.write_at(3, std::as_bytes(std::span(one)));
+  file.write(std::as_bytes(std::span(two)));
+  file.finish();
+  EXPECT_EQ(held(), "twoone ");
   std::filesystem::remove(path);
 }
 

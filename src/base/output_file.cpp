@@ -7,7 +7,6 @@
 #include <string>
 
 #include "base/error.h"
-#include "base/unique_fd.h"
 
 namespace coprime {
 namespace {
@@ -16,40 +15,43 @@ namespace {
   fail(ErrorKind::kModel, "{}: cannot be written: {}: name another file", path.string(), errno_text(error));
 }
 
-// Unlinks a file that was not renamed away.
-class PartialFile {
- public:
-  explicit PartialFile(const std::filesystem::path& target)
-      : target_(target),
-        path_(fmt::format("{}.{}.partial", target.string(), ::getpid())),
-        fd_(::open(path_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666)) {
-    if (!fd_) cannot_write(target, errno);
-  }
-  PartialFile(const PartialFile&) = delete;
-  ~PartialFile() {
-    if (!path_.empty()) ::unlink(path_.c_str());
-  }
-
-  void write(std::span<const std::byte> bytes) {
-    while (!bytes.empty()) {
-      const ssize_t done = ::write(fd_.get(), bytes.data(), bytes.size());
-      if (done < 0 && errno == EINTR) continue;
-      if (done < 0) cannot_write(target_, errno);
-      bytes = bytes.subspan(static_cast<size_t>(done));
-    }
-  }
-  // Some file systems tell only now that they are full.
-  void finish() {
-    if (::fsync(fd_.get()) != 0 || ::rename(path_.c_str(), target_.c_str()) != 0) cannot_write(target_, errno);
-    path_.clear();
-  }
-
- private:
-  std::filesystem::path target_, path_;
-  UniqueFd fd_;
-};
-
 }  // namespace
+
+OutputFile::OutputFile(const std::filesystem::path& target)
+    : target_(target), path_(fmt::format("{}.{}.partial", target.string(), ::getpid())) {
+  check_output(target);
+  fd_ = UniqueFd(::open(path_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
+  if (!fd_) cannot_write(target, errno);
+}
+
+OutputFile::~OutputFile() {
+  if (!path_.empty() && fd_) ::unlink(path_.c_str());
+}
+
+void OutputFile::write(std::span<const std::byte> bytes) {
+  while (!bytes.empty()) {
+    const ssize_t done = ::write(fd_.get(), bytes.data(), bytes.size());
+    if (done < 0 && errno == EINTR) continue;
+    if (done < 0) cannot_write(target_, errno);
+    bytes = bytes.subspan(static_cast<size_t>(done));
+  }
+}
+
+void OutputFile::write_at(uint64_t offset, std::span<const std::byte> bytes) {
+  while (!bytes.empty()) {
+    const ssize_t done = ::pwrite(fd_.get(), bytes.data(), bytes.size(), static_cast<off_t>(offset));
+    if (done < 0 && errno == EINTR) continue;
+    if (done < 0) cannot_write(target_, errno);
+    bytes = bytes.subspan(static_cast<size_t>(done));
+    offset += static_cast<uint64_t>(done);
+  }
+}
+
+void OutputFile::finish() {
+  // Some file systems tell only now that they are full.
+  if (::fsync(fd_.get()) != 0 || ::rename(path_.c_str(), target_.c_str()) != 0) cannot_write(target_, errno);
+  path_.clear();
+}
 
 void check_output(const std::filesystem::path& path) {
   const auto status = std::filesystem::symlink_status(path);
@@ -63,8 +65,7 @@ void check_output(const std::filesystem::path& path) {
 }
 
 void write_output(const std::filesystem::path& path, std::span<const std::span<const std::byte>> parts) {
-  check_output(path);
-  PartialFile file(path);
+  OutputFile file(path);
   for (const std::span<const std::byte> part : parts) file.write(part);
   file.finish();
 }

@@ -3,10 +3,29 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <filesystem>
 #include <span>
 
+#include "base/unique_fd.h"
+
 namespace coprime {
+
+// The file while it is written; if it is not finished, nothing is left behind. Errors as of write_output().
+class OutputFile {
+ public:
+  explicit OutputFile(const std::filesystem::path& target);
+  OutputFile(const OutputFile&) = delete;
+  ~OutputFile();
+
+  void write(std::span<const std::byte> bytes);  // behind what was written last
+  void write_at(uint64_t offset, std::span<const std::byte> bytes);
+  void finish();  // into its place
+
+ private:
+  std::filesystem::path target_, path_;
+  UniqueFd fd_;
+};
 
 // Error(kModel) when no file can be written there, as far as can be told before there is anything to write: there is no
 // such folder, or it may not be written to, or the name is that of a device, a link or a folder.

@@ -15,6 +15,8 @@ void run_link(const LinkSettings& settings);
 void run_plan(const PlanSettings& settings);
 void run_probe(const ProbeSettings& settings);
 void run_synth(const SynthSettings& settings);
+void run_check(const CheckSettings& settings);
+void run_quantize(const QuantizeSettings& settings);
 void run_key(const KeySettings& settings);
 int run_rank_command(const RankSettings& settings);  // the exit code
 

@@ -66,6 +66,13 @@ int run(int argc, char** argv) {
   coprime::SynthSettings synth;
   CLI::App* synth_command = app.add_subcommand("synth", "make a checkpoint with random weights, of any shape");
   coprime::add_synth_flags(*synth_command, synth);
+  coprime::CheckSettings check;
+  CLI::App* check_command = app.add_subcommand("check", "which tensors a rank count pads, and whether the files fit");
+  coprime::add_check_flags(*check_command, check);
+
+  coprime::QuantizeSettings quantize;
+  CLI::App* quantize_command = app.add_subcommand("quantize", "write a model's weights in MXFP4 or FP8");
+  coprime::add_quantize_flags(*quantize_command, quantize);
 
   coprime::RankSettings rank;
   coprime::KeySettings key;
@@ -76,7 +83,7 @@ int run(int argc, char** argv) {
 
   for (CLI::App* command :
        {generate_command, eval_command, gate_command, tokenize_command, logits_command, bench_command, link_command,
-        plan_command, probe_command, synth_command, rank_command, key_command}) {
+        plan_command, probe_command, check_command, quantize_command, synth_command, rank_command, key_command}) {
     command->fallthrough();  // --config may stand behind the command, too
     command->allow_config_extras(CLI::config_extras_mode::error);
   }
@@ -93,6 +100,8 @@ int run(int argc, char** argv) {
   if (key_command->parsed()) coprime::run_key(key);
   if (synth_command->parsed()) coprime::run_synth(synth);
   if (rank_command->parsed()) return coprime::run_rank_command(rank);
+  if (check_command->parsed()) coprime::run_check(check);
+  if (quantize_command->parsed()) coprime::run_quantize(quantize);
   if (tokenize_command->parsed()) coprime::run_tokenize(tokenize);
   if (plan_command->parsed()) coprime::run_plan(plan);
   if (probe_command->parsed()) coprime::run_probe(probe);

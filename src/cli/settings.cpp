@@ -282,6 +282,29 @@ void add_rank_flags(CLI::App& app, RankSettings& s) {
   add(app, "--once", s.once, "end with the first world instead of joining again");
 }
 
+void add_check_flags(CLI::App& app, CheckSettings& s) {
+  add(app, "--model", s.model, "the model: a folder with config.json and safetensors, or a GGUF file")->required();
+  add(app, "--ranks", s.ranks, "number of ranks")->check(in_range(1, kMaxRanks))->required();
+  add(app, "--pad-for", s.pad_for, "widen the geometry for this many ranks; 0: as many as --ranks")
+      ->check(in_range(0, kMaxRanks))
+      ->capture_default_str();
+  add(app, "--mlp-width", s.mlp_width, "padded width of the MLP; 0: by rule")
+      ->check(in_range(int64_t{0}, kMaxCount))
+      ->capture_default_str();
+  add(app, "--drafter", s.drafter, "folder of a DFlash drafter, padded with the model");
+  add(app, "--tensors", s.tensors, "also pad one real tensor of each rule, and compare it with the file byte by byte");
+  add(app, "--json", s.json, "one JSON object instead of the table");
+}
+
+void add_quantize_flags(CLI::App& app, QuantizeSettings& s) {
+  add(app, "--model", s.model, "the model: a folder with config.json and safetensors in BF16, F16 or F32")->required();
+  add(app, "--to", s.to,
+      "mxfp4: as AMD Quark; fp8-block: scales of 128 x 128; fp8-channel: a scale a row, as compressed-tensors")
+      ->check(CLI::IsMember({"mxfp4", "fp8-block", "fp8-channel"}))
+      ->required();
+  add(app, "--out", s.out, "a new folder for the result")->required();
+}
+
 void add_key_flags(CLI::App& app, KeySettings& s) {
   app.add_option("file", s.file, "a new file, readable by its owner only")->required();
 }

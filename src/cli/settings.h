@@ -130,6 +130,17 @@ struct SynthSettings {
   bool headers_only = false, bf16_mtp = false;
 };
 
+struct CheckSettings {
+  std::string model, drafter;
+  int ranks = 1, pad_for = 0;
+  int64_t mlp_width = 0;
+  bool tensors = false, json = false;
+};
+
+struct QuantizeSettings {
+  std::string model, out, to;
+};
+
 // A line on standard error. A rank may be another host's: what it says is shown as plain text.
 void print_report(const std::string& line);
 
@@ -146,6 +157,8 @@ void add_probe_flags(CLI::App& app, ProbeSettings& settings);
 
 void add_synth_flags(CLI::App& app, SynthSettings& settings);
 void add_rank_flags(CLI::App& app, RankSettings& settings);
+void add_check_flags(CLI::App& app, CheckSettings& settings);
+void add_quantize_flags(CLI::App& app, QuantizeSettings& settings);
 void add_key_flags(CLI::App& app, KeySettings& settings);
 
 }  // namespace coprime

@@ -30,6 +30,8 @@ enum class OrderClass : uint8_t {
   kIntegerBlocks,  // integer sums of 32 columns, then f32, as device/quant/quant_kernels.h states
   kBfloatPairs,    // x in parts of bf16, pairs of columns, as device/cpu/split_linear.h states
   kBfloatTiles,    // x in parts of bf16, tiles of 32 columns, likewise
+  kScaledBlocks,   // sums of 128 columns as of kSequentialFma, each times its scale, as device/quant/fp8_kernels.h
+                   // states
 };
 
 // What the packed form of a weight is for.

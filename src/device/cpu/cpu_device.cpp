@@ -9,6 +9,7 @@
 #include "device/cpu/worker_pool.h"
 #include "device/kv_pages.h"
 #include "device/packing.h"
+#include "device/quant/fp8_kernels.h"
 #include "device/quant/quant_kernels.h"
 #include "device/quant/quant_layout.h"
 #include "device/reference/reference_device.h"
@@ -51,7 +52,7 @@ class ByType {
 constexpr DType kFloatTypes[] = {DType::kF32, DType::kF16, DType::kBF16};
 constexpr DType kKvTypes[] = {DType::kF32, DType::kF16, DType::kBF16, DType::kF8E4M3};
 
-// By type; empty rows for those that are not quantised.
+// By type; empty rows for those whose kernels are others'.
 using QuantTable = std::array<const QuantFunctions*, static_cast<size_t>(DType::kOther)>;
 QuantTable quant_functions(Isa isa) {
   QuantTable table{};
@@ -82,6 +83,7 @@ class CpuDevice final : public Device {
         rows_(*kernel_for(row_kernels(), isa, DType::kF32)),
         delta_net_(*kernel_for(delta_net_kernels(), isa, DType::kF32)),
         quant_(quant_functions(isa)),
+        fp8_(*kernel_for(fp8_kernels(), isa, DType::kFp8)),
         pool_(std::max(options.threads, 1), options.cores) {}
 
   std::unique_ptr<WeightSink> pack(Weight& weight, DType type, WeightUse use, float offset) override {
@@ -311,7 +313,7 @@ class CpuDevice final : public Device {
       if (in_parts(type)) split(x);
       if (!is_block(type)) continue;
       quantised = true;
-      if (math_ != MathMode::kF32) quantise(x, type);
+      if (math_ != MathMode::kF32 && type != DType::kFp8) quantise(x, type);
     }
     if (quantised && math_ == MathMode::kF32) reserve_scratch(kTileRows * x.columns);
     if (bytes * x.rows < kAloneWeightBytes) {
@@ -392,6 +394,8 @@ class CpuDevice final : public Device {
         multiply_blocks(linear_.at(values.type), work, x, task.y);
       } else if (math_ == MathMode::kF32) {
         multiply_widened(values, work, x, task.y, scratch_.as<float>() + thread * kTileRows * x.columns);
+      } else if (values.type == DType::kFp8) {
+        multiply_blocks(fp8_.multiply, work, x, task.y);
       } else {
         multiply_integers(quant_of(values.type), work, x, task.y);
       }
@@ -401,8 +405,9 @@ class CpuDevice final : public Device {
   // One tile after the other as F32: `tile` has room for it.
   void multiply_widened(const Component& values, const LinearWork& work, View x, View y, float* tile) const {
     const int64_t bytes = tile_bytes(values.type, x.columns);
+    const auto widen = values.type == DType::kFp8 ? fp8_.widen : quant_of(values.type).widen;
     for (int64_t t = work.first_tile; t < work.last_tile; ++t) {
-      quant_of(values.type).widen({.tile = work.weight + t * bytes, .first = 0, .count = x.columns, .out = tile});
+      widen({.tile = work.weight + t * bytes, .first = 0, .count = x.columns, .out = tile});
       const int64_t row = t * kTileRows, rows = std::min<int64_t>(kTileRows, work.rows - row);
       LinearWork part;
       part.weight = reinterpret_cast<const std::byte*>(tile);
@@ -564,6 +569,7 @@ class CpuDevice final : public Device {
   const RowKernels& rows_;
   const DeltaNetKernels& delta_net_;
   const QuantTable quant_;
+  const Fp8Functions& fp8_;
   std::array<Integers, 3> integers_;  // by ActivationForm
   bool parts_made_ = false;           // of the x of this call
   SplitInputs parts_;

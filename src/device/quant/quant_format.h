@@ -75,7 +75,7 @@ constexpr QuantFormat quant_format(DType type) {
   }
 }
 
-// All types of which is_block() is true.
+// All types of which is_block() is true, but FP8 (fp8_kernels.h).
 constexpr DType kQuantTypes[] = {DType::kQ4_0, DType::kQ4_1, DType::kQ5_0, DType::kQ5_1, DType::kQ8_0, DType::kQ2_K,
                                  DType::kQ3_K, DType::kQ4_K, DType::kQ5_K, DType::kQ6_K, DType::kMxfp4};
 

@@ -266,6 +266,7 @@ void pack_row_of(DType type, std::span<const std::byte> blocks, int64_t row, std
 }  // namespace
 
 void pack_quant_row(DType type, std::span<const std::byte> blocks, int64_t row, std::byte* tiles) {
+  if (type == DType::kFp8) return pack_fp8_row(blocks, row, tiles);
   pack_row_of(type, blocks, row, tiles, std::make_index_sequence<std::size(kQuantTypes)>());
 }
 
@@ -308,6 +309,7 @@ QuantBlock read_quant_block(DType type, const std::byte* tile, int lane, int64_t
 
 void read_quant_row(DType type, const std::byte* tiles, int64_t blocks, int64_t row, int64_t first, int64_t count,
                     float* out) {
+  if (type == DType::kFp8) return read_fp8_row(tiles, blocks * kQuantBlock / kFp8Columns, row, first, count, out);
   const std::byte* tile = tiles + row / kQuantRows * quant_tile_bytes(type, blocks);
   const bool minimum = quant_format(type).minimum;
   for (int64_t k = first; k < first + count;) {

@@ -8,6 +8,7 @@
 //   2 bits:      vector v has chunk 4 v + i in bits 2 i and 2 i + 1.
 //   1 high bit:  chunk c in bit c.
 //   8 low bits:  vector c has chunk c.
+// FP8's blocks of 128 lie as fp8_layout.h explains them; what is said of every block type here holds for them, too.
 // Invariant: rows past the last one are zero bits throughout, and so are their scales.
 #pragma once
 
@@ -15,6 +16,7 @@
 #include <cstdint>
 #include <span>
 
+#include "device/quant/fp8_layout.h"
 #include "device/quant/quant_format.h"
 
 namespace coprime {
@@ -23,8 +25,10 @@ constexpr int kColumnOfByte[4] = {0, 2, 1, 3};
 
 constexpr int64_t quant_tiles(int64_t rows) { return (rows + kQuantRows - 1) / kQuantRows; }
 
-// Bytes of a tile of rows of `blocks` blocks of 32: a multiple of kSuperBlocks where the format has factors.
+// Bytes of a tile of rows of `blocks` blocks of 32: a multiple of kSuperBlocks where the format has factors, of four of
+// FP8.
 constexpr int64_t quant_tile_bytes(DType type, int64_t blocks) {
+  if (type == DType::kFp8) return blocks * kQuantBlock / kFp8Columns * kFp8TileBlockBytes;
   const QuantFormat format = quant_format(type);
   return blocks * format.block_bytes() + blocks / kSuperBlocks * format.header_bytes();
 }

@@ -6,6 +6,7 @@
 
 #include "device/kv_pages.h"
 #include "device/packing.h"
+#include "device/quant/fp8_kernels.h"
 #include "device/quant/quant_kernels.h"
 #include "device/quant/quant_layout.h"
 #include "device/shape_checks.h"
@@ -81,7 +82,11 @@ class ReferenceDevice final : public Device {
       const float* bias = linear_bias(weight);
       const View in = inputs_of(x, weight);
       if (is_block(values.type) && math_ != MathMode::kF32) {
-        multiply_integers(in, weight, values, bias, task.y);
+        if (values.type == DType::kFp8) {
+          multiply_fp8(in, weight, values, bias, task.y);
+        } else {
+          multiply_integers(in, weight, values, bias, task.y);
+        }
         continue;
       }
       row_.resize(static_cast<size_t>(in.columns));
@@ -270,6 +275,15 @@ class ReferenceDevice final : public Device {
     for (int64_t tile = 0; tile < quant_tiles(weight.rows); ++tile) {
       work.first_tile = tile, work.last_tile = tile + 1;
       kernel->functions.multiply(work);
+      counter_.add();
+    }
+  }
+
+  void multiply_fp8(View x, const Weight& weight, const Component& values, const float* bias, View y) {
+    LinearWork work{values.bytes.data(), bias, weight.rows, 0, 0, x, y};
+    for (int64_t tile = 0; tile < tiles_of(weight.rows); ++tile) {
+      work.first_tile = tile, work.last_tile = tile + 1;
+      fp8_reference().multiply(work);
       counter_.add();
     }
   }
