@@ -9,6 +9,7 @@
 #include "base/output_file.h"
 #include "cli/commands.h"
 #include "cli/outputs.h"
+#include "cli/plan_kernels.h"
 #include "plan/machine_file.h"
 #include "plan/plan_report.h"
 #include "tools/plan_model.h"
@@ -81,7 +82,10 @@ void run_plan(const PlanSettings& settings) {
     const auto bytes = std::as_bytes(std::span(picture));
     write_output(settings.svg, {&bytes, 1});
   }
-  print(settings.json ? plan_json(plan) + "\n" : plan_text(plan));
+  std::string report = settings.json ? plan_json(plan) : plan_text(plan);
+  if (settings.kernels)
+    report = settings.json ? with_kernels(report, settings, model.types) : report + kernels_text(settings, model.types);
+  print(settings.json ? report + "\n" : report);
 }
 
 }  // namespace coprime

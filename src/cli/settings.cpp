@@ -248,6 +248,13 @@ void add_plan_flags(CLI::App& app, PlanSettings& s) {
       ->capture_default_str();
   add(app, "--exact", s.exact, "the mode with the same bits at every rank count");
   add(app, "--svg", s.svg, "file to write: a picture of who owns what");
+  add(app, "--kernels", s.kernels, "also say which kernel this CPU takes for each operation, and why not another");
+  add(app, "--math", s.math, "of --kernels: the arithmetic of products")
+      ->check(CLI::IsMember({"f32", "split", "fast"}))
+      ->capture_default_str();
+  add(app, "--isa", s.isa, "of --kernels: limit of the instruction set")
+      ->check(CLI::IsMember({"best", "avx512", "avx2", "reference"}))
+      ->capture_default_str();
   add(app, "--json", s.json, "one JSON object instead of the tables");
 }
 
@@ -383,6 +390,21 @@ Link RanksSettings::wish() const {
   return Link::kAuto;
 }
 
+MathMode math_of(std::string_view name) {
+  return name == "f32" ? MathMode::kF32 : name == "fast" ? MathMode::kFast : MathMode::kSplit;
+}
+
+DType kv_type_of(std::string_view name) {
+  return name == "f16" ? DType::kF16 : name == "bf16" ? DType::kBF16 : name == "fp8" ? DType::kF8E4M3 : DType::kF32;
+}
+
+Isa isa_of(std::string_view name) {
+  return name == "reference" ? Isa::kReference
+         : name == "avx2"    ? Isa::kAvx2
+         : name == "avx512"  ? Isa::kAvx512
+                             : Isa::kAmx;
+}
+
 WorldOptions WorldSettings::options() const {
   WorldOptions options;
   options.model = model;
@@ -394,16 +416,10 @@ WorldOptions WorldSettings::options() const {
                   .mlp_width = mlp_width,
                   .exact = exact};
   options.link = ranks.wish();
-  options.math = math == "f32" ? MathMode::kF32 : math == "fast" ? MathMode::kFast : MathMode::kSplit;
-  options.kv_type = kv == "f16"    ? DType::kF16
-                    : kv == "bf16" ? DType::kBF16
-                    : kv == "fp8"  ? DType::kF8E4M3
-                                   : DType::kF32;
+  options.math = math_of(math);
+  options.kv_type = kv_type_of(kv);
   options.threads = threads;
-  options.isa = {isa == "reference" ? Isa::kReference
-                 : isa == "avx2"    ? Isa::kAvx2
-                 : isa == "avx512"  ? Isa::kAvx512
-                                    : Isa::kAmx};
+  options.isa = {isa_of(isa)};
   options.max_rows = prefill_chunk;
   options.gate_timeout_ms = ranks.gate_timeout_ms;
   options.port = ranks.port;

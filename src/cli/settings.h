@@ -112,11 +112,11 @@ struct BenchSettings {
 };
 
 struct PlanSettings {
-  std::string model, format, drafter, memory, svg, kv = "f32";
+  std::string model, format, drafter, memory, svg, kv = "f32", math = "split", isa = "best";
   std::vector<std::string> machine;  // names or files
   int ranks = 1, pad_for = 0;
   int64_t context = 4096, batch = 1;
-  bool exact = false, json = false;
+  bool exact = false, kernels = false, json = false;
 };
 
 struct ProbeSettings {
@@ -140,6 +140,11 @@ struct CheckSettings {
 struct QuantizeSettings {
   std::string model, out, to;
 };
+
+// Of the values of --math, --kv and --isa.
+MathMode math_of(std::string_view name);
+DType kv_type_of(std::string_view name);
+Isa isa_of(std::string_view name);
 
 // A line on standard error. A rank may be another host's: what it says is shown as plain text.
 void print_report(const std::string& line);

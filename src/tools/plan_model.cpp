@@ -1,9 +1,12 @@
 #include "tools/plan_model.h"
 
+#include <algorithm>
+#include <cctype>
 #include <map>
 
 #include "base/error.h"
 #include "geometry/named_shapes.h"
+#include "geometry/quantization.h"
 #include "json/json.h"
 #include "tools/shard_weights.h"
 
@@ -34,6 +37,19 @@ PlanFormat format_of(const GgufFile& file, int64_t mlp_unit) {
   return format;
 }
 
+// Of the MLP's matrices, most of a model.
+std::string_view format_name(const Quantization& quantization) {
+  for (const std::string_view module :
+       {"model.layers.0.mlp.down_proj", "model.language_model.layers.0.mlp.down_proj"}) {
+    const StoredFormat* const stored = quantization.format_of(module);
+    if (stored == nullptr) continue;
+    return stored->format == WeightFormat::kMxfp4      ? "mxfp4"
+           : stored->format == WeightFormat::kFp8Block ? "fp8-block"
+                                                       : "fp8-channel";
+  }
+  return "bf16";
+}
+
 // What quantization_config and dtype say; BF16 where they say nothing.
 const PlanFormat& format_of(const JsonObject& root) {
   const JsonObject text = root.object("text_config").value_or(root);
@@ -41,11 +57,9 @@ const PlanFormat& format_of(const JsonObject& root) {
     const auto quantization = keys->object("quantization_config");
     if (!quantization) continue;
     const std::string method = quantization->string("quant_method").value_or("");
-    if (method == "quark" || method == "mxfp4") return plan_format("mxfp4");
     if (method == "gptq" || method == "awq") return plan_format("int4-128");
-    if (method == "fp8") return plan_format(quantization->has("weight_block_size") ? "fp8-block" : "fp8-channel");
-    fail(ErrorKind::kModel, "{} is \"{}\", of which coprime knows no numbers: say with --format what it is",
-         quantization->path("quant_method"), printable(method));
+    if (method == "mxfp4") return plan_format("mxfp4");  // gpt-oss: its experts alone
+    return plan_format(format_name(Quantization::parse(root, text)));
   }
   for (const std::string_view key : {"dtype", "torch_dtype"}) {
     for (const JsonObject* keys : {&root, &text}) {
@@ -57,11 +71,42 @@ const PlanFormat& format_of(const JsonObject& root) {
   return plan_format("bf16");
 }
 
+std::optional<DType> plain_type(const PlanFormat& format) {
+  if (format.name == "bf16") return DType::kBF16;
+  if (format.name == "f16") return DType::kF16;
+  if (format.name == "f32") return DType::kF32;
+  return std::nullopt;
+}
+
+// Matrices of a quantised checkpoint that stay as they are (embedding, head) are BF16.
+std::vector<DType> types_of(const PlanFormat& format) {
+  if (const auto type = plain_type(format)) return {*type};
+  if (format.name == "mxfp4") return {DType::kMxfp4, DType::kBF16};
+  if (format.name == "fp8-block" || format.name == "fp8-channel") return {DType::kFp8, DType::kBF16};
+  for (int i = 0; i < static_cast<int>(DType::kOther); ++i) {
+    std::string name(dtype_name(static_cast<DType>(i)));
+    std::ranges::transform(name, name.begin(), [](unsigned char c) { return std::tolower(c); });
+    if (name == format.name && is_block(static_cast<DType>(i))) return {static_cast<DType>(i)};
+  }
+  return {};
+}
+
+std::vector<DType> types_of(const GgufFile& file) {
+  std::vector<DType> types;
+  for (const TensorInfo& tensor : file.tensors()) {
+    if (tensor.shape.size() >= 2 && std::ranges::find(types, tensor.type) == types.end()) types.push_back(tensor.type);
+  }
+  std::ranges::sort(types);
+  return types;
+}
+
 PlanModel of_file(const std::filesystem::path& path, const std::string& format) {
   PlanModel model;
   model.shape = read_model_shape(path);
   model.numbers = numbers_of(*model.shape);
-  model.format = format_of(GgufFile::open(path), model.shape->mlp_unit);
+  const GgufFile file = GgufFile::open(path);
+  model.format = format_of(file, model.shape->mlp_unit);
+  model.types = types_of(file);
   model.format_source = "of the file";
   model.weights = path;
   if (!format.empty())
@@ -92,14 +137,8 @@ PlanModel of_folder(const std::filesystem::path& folder, const std::string& form
     model.format_source = "--format";
   }
   if (model.shape) model.shape->mlp_unit = model.format.mlp_unit;
+  model.types = types_of(model.format);
   return model;
-}
-
-std::optional<DType> plain_type(const PlanFormat& format) {
-  if (format.name == "bf16") return DType::kBF16;
-  if (format.name == "f16") return DType::kF16;
-  if (format.name == "f32") return DType::kF32;
-  return std::nullopt;
 }
 
 PlanModel of_name(const NamedShape& named, const std::string& format) {
@@ -109,6 +148,7 @@ PlanModel of_name(const NamedShape& named, const std::string& format) {
   model.format = plan_format(format.empty() ? "bf16" : format);
   model.format_source = format.empty() ? "assumed: --format says another" : "--format";
   if (model.shape) model.shape->mlp_unit = model.format.mlp_unit;
+  model.types = types_of(model.format);
   return model;
 }
 

@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "geometry/shard_plan.h"
 #include "plan/plan.h"
@@ -18,6 +19,7 @@ struct PlanModel {
   std::string format_source;        // "of the config", "of the file", "--format"
   std::optional<ModelShape> shape;  // of a model that coprime runs
   std::filesystem::path weights;    // where its headers are; empty: it has a config alone
+  std::vector<DType> types;         // of its matrices, as the device knows them; empty: coprime has no kernels for them
 };
 
 // `format`: a name of plan_formats(), or empty for the model's own. Error(kModel) for what is no model, Error(kUsage)

@@ -2,6 +2,7 @@
 
 #include "device/cpu/kernels.h"
 #include "device/cpu/split_linear.h"
+#include "device/quant/fp8_kernels.h"
 #include "device/quant/quant_kernels.h"
 #include "tensor/dtype.h"
 
@@ -35,7 +36,8 @@ void append(std::vector<KernelVerdict>& verdicts, std::vector<KernelVerdict> lat
 KernelChoice explain_linear(const CpuKind& cpu, const CpuOptions& options, DType type) {
   std::vector<KernelVerdict> verdicts;
   if (is_block(type)) {
-    verdicts = judge_quant_kernels(quant_kernels(), {cpu.isa, cpu.features, type});
+    verdicts = type == DType::kFp8 ? judge_kernels(fp8_kernels(), {cpu.isa, type})
+                                   : judge_quant_kernels(quant_kernels(), {cpu.isa, cpu.features, type});
     KernelChoice made = choice("linear", type, std::move(verdicts));
     if (options.math == MathMode::kF32) made.chosen += ", widened to F32";
     return made;

@@ -21,7 +21,7 @@ std::string reason(const KernelChoice& choice, std::string_view name) {
   return "not there";
 }
 
-constexpr DType kWeights[] = {DType::kBF16, DType::kF32, DType::kQ4_K, DType::kQ6_K};
+constexpr DType kWeights[] = {DType::kBF16, DType::kF32, DType::kQ4_K, DType::kQ6_K, DType::kFp8};
 constexpr CpuKind kSapphireRapids = {Isa::kAmx, {.avx_vnni = true, .avx512_vnni = true}};
 constexpr CpuKind kZen5 = {Isa::kAvx512, {.avx_vnni = true, .avx512_vnni = true, .avx512_bf16 = true}};
 
