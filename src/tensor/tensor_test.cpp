@@ -38,12 +38,16 @@ TEST(ViewDeathTest, ranges_outside_are_a_broken_invariant) {
   EXPECT_DEATH(view.column_range(0, 5), "broken invariant");
 }
 
-TEST(KvView, values_follow_the_keys_of_all_heads_of_a_page) {
-  Buffer pages(size_t{2} * 2 * 3 * 16 * kPageTokens * 2);
-  const KvView kv{pages.data(), DType::kBF16, 3, 16};
-  EXPECT_EQ(kv.keys(0, 1) - kv.keys(0, 0), 16 * kPageTokens * 2);
-  EXPECT_EQ(kv.values(0, 0) - kv.keys(0, 2), 16 * kPageTokens * 2);
-  EXPECT_EQ(kv.keys(1, 0) - kv.values(0, 2), 16 * kPageTokens * 2);
+TEST(KvView, a_head_s_values_follow_its_keys_with_their_scales) {
+  for (const auto& [type, half] :
+       {std::pair{DType::kBF16, 16 * kPageTokens * 2}, std::pair{DType::kF8E4M3, 16 * kPageTokens + kPageTokens * 4}}) {
+    Buffer pages(size_t{2} * 2 * 3 * 16 * kPageTokens * 2);
+    const KvView kv{pages.data(), type, 3, 16};
+    EXPECT_EQ(kv.values(0, 0) - kv.keys(0, 0), half);
+    EXPECT_EQ(kv.keys(0, 1) - kv.values(0, 0), half);
+    EXPECT_EQ(kv.keys(1, 0) - kv.values(0, 2), half);
+    EXPECT_EQ(kv.page_bytes(), kv.keys(1, 0) - kv.keys(0, 0));
+  }
 }
 
 TEST(Weight, finds_its_components_by_role) {
