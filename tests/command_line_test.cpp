@@ -515,12 +515,12 @@ TEST(CommandLine, a_wrong_flag_is_explained_in_plain_words) {
   told({"generate", "--model"}, "--model needs a value behind it" + read_more);
   told({"generate", "--model", "m", "--prompt", "a", "--link", "rope"},
        "--link is \"rope\"; expected one of auto, shm, tcp, verbs, ucx" + read_more);
-  told({"generate", "--model", "m"}, "give one of --prompt, --chat, --prompt-file, and no other" + read_more);
+  told({"generate", "--model", "m"},
+       "give one of --prompt, --chat, --messages, --prompt-file, and no other" + read_more);
   told({"generate", "--prompt", "a"}, "--model is required" + read_more);
   const ProgramResult none = run_program({});
   EXPECT_EQ(none.exit_code, 2);
-  EXPECT_NE(none.err.find("a command is missing: expected one of generate, logits, bench"), std::string::npos)
-      << none.err;
+  EXPECT_NE(none.err.find("a command is missing: expected one of generate, eval, gate"), std::string::npos) << none.err;
 }
 
 TEST(Check, says_which_tensors_three_ranks_pad_and_verifies_one_of_each_rule) {
