@@ -148,16 +148,6 @@ class Checker {
   HeaderCheck out_;
 };
 
-std::vector<NamedRule> rules_of_model(const ShardPlan& plan) {
-  std::vector<NamedRule> names;
-  for (const Rule& rule : plan.rules()) {
-    for (int layer = -1; layer < plan.shape().layers; ++layer) {
-      if (plan.applies(rule, layer)) names.push_back({plan.tensor_name(rule, layer), &rule, layer});
-    }
-  }
-  return names;
-}
-
 }  // namespace
 
 HeaderCheck check_headers(const Checkpoint& checkpoint, const ShardPlan& plan, bool tensors) {
@@ -170,7 +160,7 @@ HeaderCheck check_headers(const Checkpoint& checkpoint, const ShardPlan& plan, b
     whole.emplace(plan.shape(), options);
   }
   const ShardPlan* verify = whole ? &*whole : nullptr;
-  const std::vector<NamedRule> names = rules_of_model(plan);
+  const std::vector<NamedRule> names = named_rules(plan);
   const std::vector<Checkpoint::Located> all = checkpoint.tensors();
   const Findings model = find_tensors(all, names, plan);
   checker.add("", names, model, verify);

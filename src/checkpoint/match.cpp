@@ -179,6 +179,8 @@ Tally::Line make_line(const ShardPlan& plan, const Rule& rule) {
   return line;
 }
 
+}  // namespace
+
 std::vector<NamedRule> named_rules(const ShardPlan& plan) {
   std::vector<NamedRule> names;
   for (const Rule& rule : plan.rules()) {
@@ -188,8 +190,6 @@ std::vector<NamedRule> named_rules(const ShardPlan& plan) {
   }
   return names;
 }
-
-}  // namespace
 
 std::string_view unused_family(std::string_view name, const ModelShape& shape) {
   if (shape.container == Container::kGguf && name == "rope_freqs.weight") return "rotary tables";

@@ -32,6 +32,9 @@ struct NamedRule {
   int layer;
 };
 
+// Of every layer that the plan's rules apply to.
+std::vector<NamedRule> named_rules(const ShardPlan& plan);
+
 // What came of matching the named rules: all that is wrong is collected.
 struct Findings {
   std::vector<Match> tensors;

@@ -1,12 +1,9 @@
 #include "geometry/module_pattern.h"
 
-#define PCRE2_CODE_UNIT_WIDTH 8
 #include <fnmatch.h>
-#include <pcre2.h>
-
-#include <new>
 
 #include "base/error.h"
+#include "base/pcre2_handles.h"
 #include "base/printable.h"
 
 namespace coprime {
@@ -14,31 +11,18 @@ namespace {
 
 constexpr uint32_t kMaxSteps = 1'000'000, kMaxHeapKib = 1024, kMaxNesting = 50;
 
-struct Free {
-  void operator()(pcre2_code* p) const { pcre2_code_free(p); }
-  void operator()(pcre2_compile_context* p) const { pcre2_compile_context_free(p); }
-  void operator()(pcre2_match_context* p) const { pcre2_match_context_free(p); }
-  void operator()(pcre2_match_data* p) const { pcre2_match_data_free(p); }
-};
-
-template <class T>
-std::unique_ptr<T, Free> owned(T* pointer) {
-  if (pointer == nullptr) throw std::bad_alloc();
-  return std::unique_ptr<T, Free>(pointer);
-}
-
 PCRE2_SPTR characters(std::string_view text) { return reinterpret_cast<PCRE2_SPTR>(text.data()); }
 
 }  // namespace
 
 struct ModulePattern::Expression {
-  std::unique_ptr<pcre2_code, Free> code;
+  Pcre2Handle<pcre2_code> code;
 };
 
 ModulePattern::ModulePattern(std::string_view text, std::string where) : text_(text), where_(std::move(where)) {
   if (!text_.starts_with("re:")) return;
   const std::string_view pattern = std::string_view(text_).substr(3);
-  const auto context = owned(pcre2_compile_context_create(nullptr));
+  const auto context = pcre2_owned(pcre2_compile_context_create(nullptr));
   pcre2_set_parens_nest_limit(context.get(), kMaxNesting);
   int error = 0;
   size_t position = 0;
@@ -48,7 +32,7 @@ ModulePattern::ModulePattern(std::string_view text, std::string where) : text_(t
     fail(ErrorKind::kModel, "{} is \"{}\", which is no regular expression (at character {})", where_, printable(text_),
          position + 3);
   }
-  expression_ = std::make_shared<const Expression>(Expression{std::unique_ptr<pcre2_code, Free>(code)});
+  expression_ = std::make_shared<const Expression>(Expression{Pcre2Handle<pcre2_code>(code)});
 }
 
 bool ModulePattern::matches(std::string_view module) const {
@@ -57,8 +41,8 @@ bool ModulePattern::matches(std::string_view module) const {
     if (module == text_) return true;
     return module.starts_with(text_ + ".") || module.ends_with("." + text_);
   }
-  const auto data = owned(pcre2_match_data_create(1, nullptr));
-  const auto context = owned(pcre2_match_context_create(nullptr));
+  const auto data = pcre2_owned(pcre2_match_data_create(1, nullptr));
+  const auto context = pcre2_owned(pcre2_match_context_create(nullptr));
   pcre2_set_match_limit(context.get(), kMaxSteps);
   pcre2_set_depth_limit(context.get(), kMaxSteps);
   pcre2_set_heap_limit(context.get(), kMaxHeapKib);

@@ -1,12 +1,9 @@
 #include "tokenizer/regex.h"
 
-#define PCRE2_CODE_UNIT_WIDTH 8
-#include <pcre2.h>
-
 #include <algorithm>
-#include <new>
 
 #include "base/error.h"
+#include "base/pcre2_handles.h"
 #include "json/json.h"
 
 namespace coprime {
@@ -23,24 +20,11 @@ uint32_t step_limit(size_t bytes) { return static_cast<uint32_t>(100'000 + 16 * 
 
 constexpr uint32_t kHeapLimitKib = 64 * 1024;
 
-struct Free {
-  void operator()(pcre2_code* p) const { pcre2_code_free(p); }
-  void operator()(pcre2_compile_context* p) const { pcre2_compile_context_free(p); }
-  void operator()(pcre2_match_context* p) const { pcre2_match_context_free(p); }
-  void operator()(pcre2_match_data* p) const { pcre2_match_data_free(p); }
-};
-
-template <class T>
-std::unique_ptr<T, Free> owned(T* pointer) {
-  if (pointer == nullptr) throw std::bad_alloc();
-  return std::unique_ptr<T, Free>(pointer);
-}
-
 }  // namespace
 
 struct MatchRoom::State {
-  std::unique_ptr<pcre2_match_data, Free> data = owned(pcre2_match_data_create(1, nullptr));
-  std::unique_ptr<pcre2_match_context, Free> context = owned(pcre2_match_context_create(nullptr));
+  Pcre2Handle<pcre2_match_data> data = pcre2_owned(pcre2_match_data_create(1, nullptr));
+  Pcre2Handle<pcre2_match_context> context = pcre2_owned(pcre2_match_context_create(nullptr));
 };
 
 MatchRoom::MatchRoom() : state_(std::make_unique<State>()) {
@@ -49,13 +33,13 @@ MatchRoom::MatchRoom() : state_(std::make_unique<State>()) {
 MatchRoom::~MatchRoom() = default;
 
 struct Regex::State {
-  std::unique_ptr<pcre2_code, Free> code;
+  Pcre2Handle<pcre2_code> code;
   std::string where;
 };
 
 Regex::Regex(std::string_view oniguruma_pattern, const std::string& where) : state_(std::make_unique<State>()) {
   const std::string pattern = pcre2_pattern(oniguruma_pattern, where);
-  const auto context = owned(pcre2_compile_context_create(nullptr));
+  const auto context = pcre2_owned(pcre2_compile_context_create(nullptr));
   pcre2_set_newline(context.get(), PCRE2_NEWLINE_LF);
   pcre2_set_parens_nest_limit(context.get(), 100);
   const uint32_t options = PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE | PCRE2_NEVER_BACKSLASH_C;
