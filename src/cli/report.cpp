@@ -23,15 +23,6 @@ std::string heads_text(const ShardPlan& plan) {
   return text;
 }
 
-nlohmann::json counts_json(const Counts& counts) {
-  return {{"q_heads", counts.q_heads},
-          {"kv_heads", counts.kv_heads},
-          {"linear_key_heads", counts.linear_key_heads},
-          {"linear_value_heads", counts.linear_value_heads},
-          {"intermediate", counts.intermediate},
-          {"vocab", counts.vocab}};
-}
-
 const char* finish_text(Finish finish) {
   return finish == Finish::kStop ? "stop" : finish == Finish::kLength ? "length" : "cancelled";
 }

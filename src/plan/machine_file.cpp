@@ -131,13 +131,15 @@ class MachineReader {
     host.memory_bytes = entry.integer("memory_bytes", 1, kMaxBytes).value_or(0);
     host.gflops = positive_or(entry, "gflops", 0);
     host.front_us = positive_or(entry, "front_us", 0);
-    for (const auto& [key, figures] :
-         {std::pair{"read", &host.read}, {"attention", &host.attention}, {"states", &host.states}}) {
-      each_object(entry, key, [&](const JsonObject& figure) {
+    const auto read_rates = [&](const char* key, auto* figures) {
+      each_object(entry, key, [this, figures](const JsonObject& figure) {
         refuse_unknown(figure, {"threads", "bytes", "gb_s"});
         figures->push_back({threads_of(figure), bytes_of(figure), positive(figure, "gb_s")});
       });
-    }
+    };
+    read_rates("read", &host.read);
+    read_rates("attention", &host.attention);
+    read_rates("states", &host.states);
     each_object(entry, "products", [&](const JsonObject& figure) {
       refuse_unknown(figure, {"format", "threads", "bytes", "gb_s"});
       host.products.push_back(

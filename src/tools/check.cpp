@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "geometry/drafter.h"
+#include "tools/ranks_report.h"
 
 namespace coprime {
 namespace {
@@ -78,15 +79,6 @@ nlohmann::ordered_json json_of(const HeaderCheck& check) {
           {"problems", check.problems}, {"holds", check.holds()}};
 }
 
-nlohmann::ordered_json json_of(const Counts& counts) {
-  return {{"q_heads", counts.q_heads},
-          {"kv_heads", counts.kv_heads},
-          {"linear_key_heads", counts.linear_key_heads},
-          {"linear_value_heads", counts.linear_value_heads},
-          {"intermediate", counts.intermediate},
-          {"vocab", counts.vocab}};
-}
-
 }  // namespace
 
 CheckResult check_model(const CheckOptions& options) {
@@ -113,11 +105,11 @@ std::string check_text(const CheckResult& result) {
 std::string check_json(const CheckResult& result) {
   nlohmann::ordered_json json = {{"ranks", result.plan.ranks()},
                                  {"pad_for", result.plan.options().pad_for},
-                                 {"padded_counts", json_of(result.plan.padded())},
+                                 {"padded_counts", counts_json(result.plan.padded())},
                                  {"model", json_of(result.model)}};
   if (result.drafter) {
     json["drafter"] = json_of(*result.drafter);
-    json["drafter"]["padded_counts"] = json_of(*result.drafter_counts);
+    json["drafter"]["padded_counts"] = counts_json(*result.drafter_counts);
   }
   json["holds"] = result.holds();
   return json.dump();

@@ -23,4 +23,13 @@ std::string rank_text(const RankReady& rank) {
                      static_cast<double>(rank.cache_bytes) / 1048576, rank.device, rank.cores);
 }
 
+nlohmann::ordered_json counts_json(const Counts& counts) {
+  return {{"q_heads", counts.q_heads},
+          {"kv_heads", counts.kv_heads},
+          {"linear_key_heads", counts.linear_key_heads},
+          {"linear_value_heads", counts.linear_value_heads},
+          {"intermediate", counts.intermediate},
+          {"vocab", counts.vocab}};
+}
+
 }  // namespace coprime
