@@ -530,6 +530,17 @@ TEST(Check, says_which_tensors_three_ranks_pad_and_verifies_one_of_each_rule) {
   EXPECT_NE(result.out.find("verified"), std::string::npos) << result.out;
 }
 
+// Its head for several tokens has full attention where the slice has none.
+TEST(Check, a_slice_without_full_attention_fits) {
+  const ModelCopy copy(kModel);
+  const std::string out = copy.path() / "slice";
+  const ProgramResult made = run_program(
+      {"synth", "--config", "qwen3.8-27b", "--layers", "2", "--format", "bf16", "--headers-only", "--out", out});
+  ASSERT_EQ(made.exit_code, 0) << made.err;
+  const ProgramResult result = run_program({"check", "--model", out, "--ranks", "3"});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+}
+
 TEST(Check, a_model_that_does_not_fit_is_told_in_full_and_by_the_exit_code) {
   const ModelCopy copy(kModel);
   copy.edit("config.json", "\"intermediate_size\": 544", "\"intermediate_size\": 512");

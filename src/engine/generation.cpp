@@ -73,6 +73,7 @@ Generation generate(Front& front, const GenerationRequest& request, const std::f
     std::vector<Candidate> candidates = logits[0].best;
     for (size_t id = 0; id < logits[0].all.size(); ++id)
       candidates.push_back({logits[0].all[id], static_cast<int32_t>(id)});
+    check_logits(candidates, position);
     const int32_t id = sample(candidates, request.sampling, static_cast<uint64_t>(position - prompt));
     if (generation.first_token_us == 0) {
       generation.first_token_us = now_us() - begin_us;

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "base/check.h"
+#include "base/error.h"
 
 namespace coprime {
 namespace {
@@ -24,6 +25,17 @@ bool better(const Candidate& a, const Candidate& b) { return a.logit != b.logit 
 int candidates_needed(const SamplingOptions& options) {
   if (options.temperature == 0) return 1;
   return options.top_k;
+}
+
+void check_logits(std::span<const Candidate> candidates, int64_t position) {
+  for (const Candidate& candidate : candidates) {
+    if (std::isfinite(candidate.logit)) continue;
+    fail(ErrorKind::kModel,
+         "the logit of token {} at position {} is {}: a weight of the checkpoint is not a number, or its numbers "
+         "overflow; "
+         "fetch the checkpoint again, or try --math f32",
+         candidate.id, position, candidate.logit);
+  }
 }
 
 int32_t sample(std::span<Candidate> candidates, const SamplingOptions& options, uint64_t position) {

@@ -24,7 +24,10 @@ struct SamplingOptions {
 // How many candidates a rank must give: 0 where the whole shard is needed.
 int candidates_needed(const SamplingOptions& options);
 
-// `candidates` in any order, ids distinct, at least one; reordered. Returns the id.
+// Error(kModel) if one is not finite: a weight is not a number, or activations overflow. `position`: of the text.
+void check_logits(std::span<const Candidate> candidates, int64_t position);
+
+// `candidates` in any order, finite, ids distinct, at least one; reordered. Returns the id.
 int32_t sample(std::span<Candidate> candidates, const SamplingOptions& options, uint64_t position);
 
 }  // namespace coprime

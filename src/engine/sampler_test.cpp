@@ -5,6 +5,8 @@
 #include <cmath>
 #include <map>
 
+#include "base/error.h"
+
 namespace coprime {
 namespace {
 
@@ -24,6 +26,19 @@ std::map<int32_t, double> shares(const SamplingOptions& options, int draws = 400
 TEST(Sampler, greedy_takes_the_largest_and_the_lowest_id_of_equals) {
   std::vector<Candidate> equals{{1, 9}, {2, 8}, {2, 4}, {1, 1}};
   EXPECT_EQ(sample(equals, {}, 0), 4);
+}
+
+TEST(Sampler, a_logit_that_is_no_number_is_an_error_and_never_drawn) {
+  for (const float bad : {NAN, INFINITY, -INFINITY}) {
+    const std::vector<Candidate> candidates = {{1, 0}, {bad, 1}};
+    try {
+      check_logits(candidates, 7);
+      FAIL() << bad;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::kModel);
+      EXPECT_NE(std::string(error.what()).find("the logit of token 1 at position 7 is"), std::string::npos);
+    }
+  }
 }
 
 TEST(Sampler, draws_follow_the_distribution) {

@@ -1,12 +1,12 @@
 #include "engine/side_by_side.h"
 
 #include <algorithm>
-#include <cmath>
 #include <optional>
 
 #include "base/error.h"
 #include "device/top_k.h"
 #include "engine/generation.h"
+#include "engine/sampler.h"
 
 namespace coprime {
 namespace {
@@ -93,11 +93,7 @@ class Batch {
   bool take(const RowLogits& row, Running* running) const {
     std::vector<Candidate> best = row.best;
     std::ranges::sort(best, ranks_before);
-    for (const Candidate& candidate : best) {
-      if (!std::isfinite(candidate.logit))
-        fail(ErrorKind::kInternal, "a logit of request {} at position {} is {}", running->request, running->position,
-             candidate.logit);
-    }
+    check_logits(best, running->position);
     running->result.margins.push_back(best.size() < 2 ? 0 : best[0].logit - best[1].logit);
     running->result.ended = std::ranges::find(end_ids_, best[0].id) != end_ids_.end();
     if (running->result.ended) return true;

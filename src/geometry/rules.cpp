@@ -208,8 +208,12 @@ std::vector<MtpTensor> mtp_tensors(const ShardPlan& plan) {
     if (gguf) adapt_to_gguf(s, &rule);
     tensors.push_back({gguf ? fmt::format("blk.{}.{}", s.layers, rule.suffix) : rule.suffix, rule, s.layers});
   };
+  ModelShape layer = s;  // the head's layers, whatever the decoder's are
+  layer.layers = 1;
+  layer.layer_kinds = {LayerKind::kFullAttention};
+  const std::vector<Rule> rules = make_rules(layer, plan.options().exact);
   for (int i = 0; i < s.mtp_layers; ++i) {
-    for (Rule rule : plan.rules()) {
+    for (Rule rule : rules) {
       if (rule.scope != Scope::kEveryLayer && rule.scope != Scope::kFullLayers) continue;
       rule.expected = s.mtp_layers;
       const std::string name =
