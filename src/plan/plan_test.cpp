@@ -226,7 +226,7 @@ TEST(Plan, advises_no_link_to_ranks_of_one_host) {
   const Plan plan = make_plan(input);
   EXPECT_TRUE(says(plan, "1 rank would be faster than 2"));
   EXPECT_FALSE(says(plan, "faster link"));
-  EXPECT_FALSE(says(plan, "RDMA"));
+  EXPECT_FALSE(says(plan, "Gates take"));
 }
 
 TEST(Plan, of_a_link_between_two_ranks_leaves_the_others_as_they_are) {
