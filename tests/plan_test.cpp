@@ -133,11 +133,45 @@ TEST(PlanCommand, says_in_one_line_what_is_wrong) {
   EXPECT_NE(refusal({"--format", "fp2"}, 2).find("fp2 is no format that coprime knows; expected one of bf16"),
             std::string::npos);
   EXPECT_NE(refusal({"--svg", kModel + "/config.json"}, 2).find("this run reads it"), std::string::npos);
+  const std::string links = (folder / "links.json").string();
+  std::ofstream(links) << R"({"links": [{"link": "1g"}]})";
+  EXPECT_NE(refusal({"--machine", links, "--svg", links}, 2).find("this run reads it"), std::string::npos);
+  const std::filesystem::path drafter = folder / "drafter";
+  std::filesystem::create_directory(drafter);
+  std::filesystem::copy_file(std::filesystem::path(kModel) / "config.json", drafter / "config.json");
+  EXPECT_NE(refusal({"--drafter", drafter.string(), "--svg", (drafter / "config.json").string()}, 2).find("reads it"),
+            std::string::npos);
+  EXPECT_NE(refusal({"--machine", "h200", "--machine", "desktop"}, 2).find("--machine h200 and --machine desktop"),
+            std::string::npos);
+  EXPECT_EQ(run_program({"plan", "--model", kModel, "--ranks", "3", "--machine", links, "--machine", "h200"}).exit_code,
+            0);
+}
+
+TEST(PlanCommand, reads_memory_with_and_without_a_b) {
+  for (const char* text : {"24G", "24GB", "24GiB"})
+    EXPECT_EQ(plan_of(kModel, 3, {"--memory", text})["memory_bytes"], int64_t{24} << 30) << text;
+  for (const char* text : {"24B", "24iB", "24GBs", "24Gi"})
+    EXPECT_EQ(run_program({"plan", "--model", kModel, "--ranks", "3", "--memory", text}).exit_code, 2) << text;
+}
+
+TEST(ProbeCommand, writes_over_no_file_but_one_of_a_machine) {
+  const TemporaryFolder folder;
+  const std::filesystem::path file = folder / "thesis.json";
+  std::ofstream(file) << "{\"chapter\": 1}";
+  const ProgramResult probe = run_program({"probe", "--out", file.string()});
+  EXPECT_EQ(probe.exit_code, 2) << probe.err;
+  EXPECT_NE(probe.err.find("no file of a machine"), std::string::npos) << probe.err;
+  EXPECT_NE(probe.err.find("name another file, or remove it"), std::string::npos) << probe.err;
+  std::ifstream again(file);
+  std::string line;
+  std::getline(again, line);
+  EXPECT_EQ(line, "{\"chapter\": 1}");
 }
 
 TEST(ProbeCommand, measures_a_machine_that_a_plan_reads) {
   const TemporaryFolder folder;
   const std::string file = (folder / "here.json").string();
+  std::ofstream(file) << R"({"links": [{"link": "1g"}]})";  // an earlier one, which it may write over
   const ProgramResult probe = run_program({"probe", "--out", file});
   ASSERT_EQ(probe.exit_code, 0) << probe.err;
   const json plan = plan_of(kModel, 2, {"--machine", file});

@@ -19,12 +19,14 @@ namespace {
 
 constexpr int64_t kMaxMemory = int64_t{1} << 50;
 
-// "24G", "512M", or bytes.
+// "24G", "24GB", "24GiB", "512M", or bytes.
 int64_t parse_memory(const std::string& text) {
   int64_t bytes = 0;
   const char* const last = text.data() + text.size();
   const auto [end, error] = std::from_chars(text.data(), last, bytes);
-  const std::string unit(end, last);
+  std::string unit(end, last);
+  if (unit.size() == 3 && unit.ends_with("iB")) unit.resize(1);
+  if (unit.size() == 2 && unit.ends_with("B")) unit.resize(1);
   const int shift = unit == "K" ? 10 : unit == "M" ? 20 : unit == "G" ? 30 : unit == "T" ? 40 : 0;
   if (error != std::errc() || !(unit.empty() || shift > 0) || bytes < 1 || bytes > kMaxMemory >> shift)
     fail(ErrorKind::kUsage, "--memory: expected bytes such as 24G, 512M or 8000000000, found \"{}\"", text);
@@ -42,9 +44,19 @@ Machine machine_of(const std::string& name) {
   return read_machine(name);
 }
 
-// Files add to each other; hosts of whose speed none tells are typical ones.
+// Files add to each other, and to one typical machine; hosts of whose speed none tells are typical ones.
 Machine machine_of(const std::vector<std::string>& names) {
   if (names.empty()) return *find_machine("desktop");
+  const std::string* typical = nullptr;
+  for (const std::string& name : names) {
+    if (find_machine(name) == nullptr) continue;
+    if (typical != nullptr) {
+      fail(ErrorKind::kUsage,
+           "--machine {} and --machine {}: files add to each other, names of typical machines do not: give one",
+           *typical, name);
+    }
+    typical = &name;
+  }
   Machine machine = machine_of(names[0]);
   for (const std::string& name : std::span(names).subspan(1)) machine = merge_machines(machine, machine_of(name));
   bool known = !machine.hosts.empty();
@@ -57,7 +69,13 @@ double bytes_of(const std::string& kv) { return kv == "f32" ? 4 : kv == "fp8" ? 
 }  // namespace
 
 void run_plan(const PlanSettings& settings) {
-  if (!settings.svg.empty()) check_output_flag("--svg", settings.svg, {settings.model});
+  if (!settings.svg.empty()) {
+    check_output_flag("--svg", settings.svg, {settings.model});
+    if (!settings.drafter.empty()) check_output_flag("--svg", settings.svg, {settings.drafter});
+    for (const std::string& machine : settings.machine) {
+      if (find_machine(machine) == nullptr) check_output_flag("--svg", settings.svg, {machine});
+    }
+  }
   PlanModel model = read_plan_model(settings.model, settings.format);
   const int pad_for = settings.pad_for == 0 ? settings.ranks : settings.pad_for;
   PlanInput input{.model = model.numbers,

@@ -242,7 +242,8 @@ void add_plan_flags(CLI::App& app, PlanSettings& s) {
   add(app, "--batch", s.batch, "sequences side by side")
       ->check(in_range(int64_t{1}, int64_t{1} << 20))
       ->capture_default_str();
-  add(app, "--memory", s.memory, "bytes that a rank has, with K, M, G or T for KiB to TiB [the machine's]");
+  add(app, "--memory", s.memory,
+      "bytes that a rank has, with K, M, G or T (or KB, KiB, ...) for KiB to TiB [the machine's]");
   add(app, "--kv", s.kv, "type of cached keys and values")
       ->check(CLI::IsMember({"f32", "f16", "bf16", "fp8"}))
       ->capture_default_str();

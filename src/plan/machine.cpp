@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include <fmt/format.h>
+
 #include "base/check.h"
 #include "base/error.h"
 
@@ -48,11 +50,27 @@ double by_size(std::vector<std::pair<double, double>> points, double bytes) {
   return points.back().second;
 }
 
-const LinkNumbers& pair_link(const Machine& machine, int a, int b) {
+const PairLink* find_pair(const Machine& machine, int a, int b) {
   for (const PairLink& pair : machine.pairs) {
-    if ((pair.from == a && pair.to == b) || (pair.from == b && pair.to == a)) return pair.link;
+    if ((pair.from == a && pair.to == b) || (pair.from == b && pair.to == a)) return &pair;
   }
-  return machine.link;
+  return nullptr;
+}
+
+const LinkNumbers& link_between(const Machine& machine, std::span<const size_t> placement, int a, int b) {
+  if (const PairLink* const pair = find_pair(machine, a, b)) return pair->link;
+  if (machine.link) return *machine.link;
+  const bool together = !machine.repeats && placement[static_cast<size_t>(a)] == placement[static_cast<size_t>(b)];
+  return *find_link(together ? "shm" : "10g");
+}
+
+std::optional<std::pair<int, int>> unnamed_pair(const Machine& machine, int64_t ranks) {
+  for (int a = 0; a < static_cast<int>(ranks); ++a) {
+    for (int b = a + 1; b < static_cast<int>(ranks); ++b) {
+      if (find_pair(machine, a, b) == nullptr) return std::pair{a, b};
+    }
+  }
+  return std::nullopt;
 }
 
 }  // namespace
@@ -98,6 +116,31 @@ std::vector<size_t> place_ranks(const Machine& machine, int64_t ranks) {
          machine.name, missing - placed.begin(), ranks);
   }
   return placement;
+}
+
+bool on_one_host(const Machine& machine, std::span<const size_t> placement) {
+  return placement.size() == 1 ||
+         (!machine.repeats && std::ranges::all_of(placement, [&](size_t host) { return host == placement[0]; }));
+}
+
+void check_ranks(const Machine& machine, int64_t ranks) {
+  const auto exists = [&](int rank) {
+    return rank < ranks || std::ranges::any_of(machine.hosts, [&](const MachineHost& host) {
+             return std::ranges::find(host.ranks, rank) != host.ranks.end();
+           });
+  };
+  for (const PairLink& pair : machine.pairs) {
+    if (exists(pair.from) && exists(pair.to)) continue;
+    fail(ErrorKind::kUsage,
+         "{} has a link between ranks {} and {}; expected ranks in 0..{} or those of its hosts: correct \"from\" and "
+         "\"to\", or plan for more ranks",
+         machine.name, pair.from, pair.to, ranks - 1);
+  }
+  if (!machine.shares.empty() && std::ssize(machine.shares) != ranks) {
+    fail(ErrorKind::kUsage,
+         "{} has {} shares; expected one for each of the {} ranks: correct \"shares\", or leave them away",
+         machine.name, machine.shares.size(), ranks);
+  }
 }
 
 namespace {
@@ -149,26 +192,33 @@ RankSpeed rank_speed(const Machine& machine, std::span<const size_t> placement, 
   return {&machine.hosts[host], on_host, std::max<int64_t>(machine.hosts[host].cores / on_host, 1)};
 }
 
-double machine_gate_us(const Machine& machine, std::span<const size_t> placement, double bytes) {
-  const auto ranks = static_cast<int64_t>(placement.size());
-  if (ranks < 2) return 0;
-  // Measured among as many ranks: that; among others, on its link. Of several links the first.
+const MeasuredGates* gates_for(const Machine& machine, int64_t ranks) {
   const MeasuredGates* nearest = nullptr;
   for (const MeasuredGates& gates : machine.gates) {
     if (nearest == nullptr || std::abs(gates.ranks - ranks) < std::abs(nearest->ranks - ranks)) nearest = &gates;
   }
-  if (nearest != nullptr && nearest->ranks == ranks) return interpolate_us(nearest->points, bytes);
-  if (nearest != nullptr && machine.pairs.empty()) {
-    const double there = interpolate_us(nearest->points, bytes);
-    const LinkNumbers link = fit_link(nearest->points, nearest->ranks);
-    return std::max(there + gate_us(link, ranks, bytes) - gate_us(link, nearest->ranks, bytes), 0.0);
+  if (nearest == nullptr || nearest->ranks == ranks || unnamed_pair(machine, ranks)) return nearest;
+  return nullptr;
+}
+
+std::optional<std::pair<int, int>> pair_without_link(const Machine& machine, int64_t ranks) {
+  if (machine.link || gates_for(machine, ranks) != nullptr) return std::nullopt;
+  return unnamed_pair(machine, ranks);
+}
+
+double machine_gate_us(const Machine& machine, std::span<const size_t> placement, double bytes) {
+  const auto ranks = static_cast<int64_t>(placement.size());
+  if (ranks < 2) return 0;
+  if (const MeasuredGates* const gates = gates_for(machine, ranks)) {
+    const double exchanges = static_cast<double>(ranks - 1) / static_cast<double>(gates->ranks - 1);
+    return interpolate_us(gates->points, bytes) * exchanges;
   }
   double slowest = 0;
   for (int rank = 0; rank < static_cast<int>(ranks); ++rank) {
     double latency = 0, port = 0;
     for (int peer = 0; peer < static_cast<int>(ranks); ++peer) {
       if (peer == rank) continue;
-      const LinkNumbers& link = pair_link(machine, rank, peer);
+      const LinkNumbers& link = link_between(machine, placement, rank, peer);
       latency = std::max(latency, link.latency_us);
       port += bytes / (link.gb_s * 1e3);
     }
@@ -178,17 +228,20 @@ double machine_gate_us(const Machine& machine, std::span<const size_t> placement
 }
 
 std::string machine_link_name(const Machine& machine, std::span<const size_t> placement) {
-  if (placement.size() < 2) return "nothing";
-  if (!machine.gates.empty() && machine.pairs.empty()) return machine.gates.front().link;
+  const auto ranks = static_cast<int64_t>(placement.size());
+  if (ranks < 2) return "nothing";
+  if (const MeasuredGates* const gates = gates_for(machine, ranks)) return gates->link;
   constexpr double kBytes = 16384;
   const LinkNumbers* slowest = nullptr;
-  for (int a = 0; a < static_cast<int>(placement.size()); ++a) {
-    for (int b = a + 1; b < static_cast<int>(placement.size()); ++b) {
-      const LinkNumbers& link = pair_link(machine, a, b);
+  bool several = false;
+  for (int a = 0; a < static_cast<int>(ranks); ++a) {
+    for (int b = a + 1; b < static_cast<int>(ranks); ++b) {
+      const LinkNumbers& link = link_between(machine, placement, a, b);
+      several = several || (slowest != nullptr && link.title != slowest->title);
       if (slowest == nullptr || gate_us(link, 2, kBytes) > gate_us(*slowest, 2, kBytes)) slowest = &link;
     }
   }
-  return slowest->title;
+  return several ? fmt::format("several links, the slowest {}", slowest->title) : slowest->title;
 }
 
 }  // namespace coprime

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -36,8 +37,8 @@ struct LayerFigure {
 
 struct MachineHost {
   std::string name;
-  std::vector<int> ranks;  // empty: as many as are asked for
-  int64_t cores = 1;
+  std::vector<int> ranks;        // empty: as many as are asked for
+  int64_t cores = 1;             // 0: unknown
   int64_t memory_bytes = 0;      // for all its ranks; 0: unknown
   double gflops = 0;             // of f32 products, all cores; 0: unknown
   double front_us = 0;           // of a step, beside its ranks' work: messages and sampling
@@ -70,7 +71,8 @@ struct Machine {
   bool measured = false;
   std::vector<MachineHost> hosts;
   bool repeats = false;  // the one host stands for as many as there are ranks
-  LinkNumbers link;      // of all pairs that `pairs` does not name
+  // Of all pairs that `pairs` does not name. None: shm between ranks of one host, 10g between others.
+  std::optional<LinkNumbers> link;
   std::vector<PairLink> pairs;
   std::vector<MeasuredGates> gates;
   std::vector<double> shares;  // of the ranks, for unequal ones; empty: by their speed
@@ -81,6 +83,10 @@ const Machine* find_machine(std::string_view name);  // null: none
 
 // Where each of `ranks` ranks runs: index of its host. Error(kUsage) when the machine has places for fewer.
 std::vector<size_t> place_ranks(const Machine& machine, int64_t ranks);
+bool on_one_host(const Machine& machine, std::span<const size_t> placement);
+
+// Error(kUsage) for a link of a rank that is neither among `ranks` nor on a host, and for shares of another count.
+void check_ranks(const Machine& machine, int64_t ranks);
 
 // Of one rank, of `on_host` that share its host and its cores evenly; `bytes` are what it reads in a step.
 struct RankSpeed {
@@ -94,7 +100,15 @@ struct RankSpeed {
 };
 RankSpeed rank_speed(const Machine& machine, std::span<const size_t> placement, size_t rank);
 
-// A gate of all `ranks`, as slow as its slowest port.
+// The gates from which those of `ranks` ranks are told: measured among as many, or else among the nearest count; of
+// several links the first. Null: nothing was measured, or each pair's link is known and not a gate of so many.
+const MeasuredGates* gates_for(const Machine& machine, int64_t ranks);
+
+// Two ranks of whose link nothing is known, if there are any.
+std::optional<std::pair<int, int>> pair_without_link(const Machine& machine, int64_t ranks);
+
+// A gate of all `ranks`, as slow as its slowest port. A gate of n ranks does n - 1 exchanges: one that was measured
+// among m of them counts (n - 1) / (m - 1) times.
 double machine_gate_us(const Machine& machine, std::span<const size_t> placement, double bytes);
 // What the slowest pair is joined by, in words; "nothing" of one rank.
 std::string machine_link_name(const Machine& machine, std::span<const size_t> placement);

@@ -86,7 +86,6 @@ class MachineReader {
     machine_.name = text_or(root, "name", where);
     machine_.source = where;
     machine_.measured = true;
-    machine_.link = *find_link("shm");
   }
 
   Machine read() {
@@ -96,7 +95,7 @@ class MachineReader {
     read_pairs();
     each_object(root_, "links", [&](const JsonObject& entry) { read_link(entry); });
     read_shares();
-    if (machine_.hosts.empty() && machine_.gates.empty() && machine_.pairs.empty() && !any_link_) {
+    if (machine_.hosts.empty() && machine_.gates.empty() && machine_.pairs.empty() && !machine_.link) {
       fail(ErrorKind::kModel, "{} is missing; expected a list of hosts, or links or gates that were measured",
            root_.path("hosts"));
     }
@@ -127,7 +126,7 @@ class MachineReader {
         host.ranks.push_back(static_cast<int>(rank));
       }
     }
-    host.cores = entry.integer("cores", 1, kMaxThreads).value_or(1);
+    host.cores = entry.integer("cores", 1, kMaxThreads).value_or(0);
     host.memory_bytes = entry.integer("memory_bytes", 1, kMaxBytes).value_or(0);
     host.gflops = positive_or(entry, "gflops", 0);
     host.front_us = positive_or(entry, "front_us", 0);
@@ -229,7 +228,6 @@ class MachineReader {
     }
     link.latency_us = latency_of(entry).value_or(link.latency_us);
     link.gb_s = positive_or(entry, "gb_s", link.gb_s);
-    any_link_ = true;
     if (!entry.has("from") && !entry.has("to")) {
       machine_.link = link;
       return;
@@ -258,7 +256,6 @@ class MachineReader {
   const JsonObject& root_;
   Machine machine_;
   std::set<int> placed_;
-  bool any_link_ = false;
 };
 
 nlohmann::json host_json(const MachineHost& host) {
@@ -273,8 +270,12 @@ nlohmann::json host_json(const MachineHost& host) {
     products.push_back({{"format", f.format}, {"threads", f.threads}, {"bytes", f.bytes}, {"gb_s", f.gb_s}});
   for (const LayerFigure& f : host.layers)
     layers.push_back({{"threads", f.threads}, {"attention_us", f.attention_us}, {"linear_us", f.linear_us}});
-  json object{{"name", host.name},    {"ranks", host.ranks}, {"cores", host.cores}, {"read", figures_json(host.read)},
-              {"products", products}, {"layers", layers}};
+  json object{{"name", host.name},
+              {"ranks", host.ranks},
+              {"read", figures_json(host.read)},
+              {"products", products},
+              {"layers", layers}};
+  if (host.cores > 0) object["cores"] = host.cores;
   if (!host.attention.empty()) object["attention"] = figures_json(host.attention);
   if (!host.states.empty()) object["states"] = figures_json(host.states);
   if (host.memory_bytes > 0) object["memory_bytes"] = host.memory_bytes;
@@ -305,11 +306,12 @@ Machine merge_machines(const Machine& earlier, Machine later) {
     filled.name = host.name;
     filled.ranks = host.ranks;
     if (host.memory_bytes > 0) filled.memory_bytes = host.memory_bytes;
-    if (host.cores > 1) filled.cores = host.cores;
+    if (host.cores > 0) filled.cores = host.cores;
     host = std::move(filled);
   }
-  if (later.gates.empty() && later.pairs.empty())
-    later.gates = earlier.gates, later.pairs = earlier.pairs, later.link = earlier.link;
+  if (later.gates.empty() && later.pairs.empty() && !later.link)
+    later.gates = earlier.gates, later.pairs = earlier.pairs;
+  if (!later.link) later.link = earlier.link;  // a link of some pairs leaves that of the others as it was
   if (later.shares.empty()) later.shares = earlier.shares;
   later.measured = later.measured && earlier.measured;
   later.source = earlier.source + " and " + later.source;
@@ -332,7 +334,7 @@ std::string machine_json(const Machine& machine) {
   const auto link_json = [](const LinkNumbers& link) {
     return json{{"link", link.name}, {"latency_us", link.latency_us}, {"gb_s", link.gb_s}};
   };
-  links.push_back(link_json(machine.link));
+  if (machine.link) links.push_back(link_json(*machine.link));
   for (const PairLink& pair : machine.pairs) {
     json entry = link_json(pair.link);
     entry["from"] = pair.from;

@@ -49,7 +49,7 @@ TEST(MachineFile, of_a_person_is_read) {
   EXPECT_EQ(machine.hosts[0].read[1], (ReadFigure{8, 268435456, 61}));
   EXPECT_EQ(machine.hosts[0].products[0], (ProductFigure{"BF16", 8, 100000000, 55}));
   EXPECT_EQ(machine.hosts[1].layers.size(), 0u);
-  EXPECT_EQ(machine.link.gb_s, find_link("10g")->gb_s);
+  EXPECT_EQ(machine.link->gb_s, find_link("10g")->gb_s);
   ASSERT_EQ(machine.pairs.size(), 1u);
   EXPECT_EQ(machine.pairs[0].link.latency_us, 1.5);
   EXPECT_EQ(machine.shares, (std::vector<double>{2, 2, 1}));
@@ -70,14 +70,14 @@ TEST(MachineFile, that_is_written_reads_as_the_same_machine) {
   EXPECT_EQ(again.name, machine.name);
   EXPECT_EQ(again.hosts, machine.hosts);
   EXPECT_EQ(again.shares, machine.shares);
-  EXPECT_EQ(again.link.gb_s, machine.link.gb_s);
+  EXPECT_EQ(again.link->gb_s, machine.link->gb_s);
   ASSERT_EQ(again.pairs.size(), 1u);
   EXPECT_EQ(again.pairs[0].link.gb_s, 6);
   const Machine measured = parse_machine(kLinkFile, "link.json");
   EXPECT_EQ(parse_machine(machine_json(measured), "again.json").gates, measured.gates);
   Machine fitted = machine;
-  fitted.link.latency_us = 0;
-  EXPECT_EQ(parse_machine(machine_json(fitted), "again.json").link.latency_us, 0);
+  fitted.link->latency_us = 0;
+  EXPECT_EQ(parse_machine(machine_json(fitted), "again.json").link->latency_us, 0);
 }
 
 TEST(MachineFile, that_is_wrong_is_refused_with_path_key_expected_and_found) {
@@ -122,6 +122,15 @@ TEST(MachineFile, of_links_takes_its_hosts_speed_from_an_earlier_file) {
   EXPECT_EQ(both.hosts[0].ranks, (std::vector<int>{0, 1}));
   EXPECT_EQ(both.hosts[0].read, probe.hosts[0].read);
   EXPECT_EQ(both.gates.size(), 1u);
+}
+
+TEST(MachineFile, of_a_pair_leaves_the_link_of_all_others) {
+  const Machine pair = parse_machine(R"({"links": [{"from": 0, "to": 1, "link": "nvlink"}]})", "pair.json");
+  EXPECT_FALSE(pair.link.has_value());
+  EXPECT_EQ(merge_machines(*find_machine("desktop"), pair).link, *find_link("10g"));
+  const Machine all = parse_machine(R"({"links": [{"link": "1g"}]})", "all.json");
+  EXPECT_EQ(merge_machines(*find_machine("desktop"), all).link, *find_link("1g"));
+  EXPECT_FALSE(parse_machine(machine_json(pair), "again.json").link.has_value());
 }
 
 // Whatever a file holds, it is read or refused; what is read can be planned with.

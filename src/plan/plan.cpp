@@ -154,7 +154,7 @@ double busiest(const SplitPlan& plan) {
 }
 
 std::vector<double> shares_of(const PlanInput& input, std::span<const size_t> placement) {
-  if (!input.machine.shares.empty() && input.machine.shares.size() == placement.size()) return input.machine.shares;
+  if (!input.machine.shares.empty()) return input.machine.shares;
   std::vector<double> shares;
   for (size_t rank = 0; rank < placement.size(); ++rank)
     shares.push_back(rank_speed(input.machine, placement, rank).read_gb_s(1e9));
@@ -235,6 +235,7 @@ std::vector<RankCountRow> rank_counts(const PlanInput& input) {
 }  // namespace
 
 Plan make_plan(PlanInput input) {
+  check_ranks(input.machine, input.ranks);
   const auto placement = place_ranks(input.machine, input.ranks);
   Plan plan;
   plan.stock = stock_counts(input.model);
@@ -276,6 +277,9 @@ Plan make_plan(PlanInput input) {
   plan.links = link_costs(input, main);
   plan.rank_counts = rank_counts(input);
   plan.longest_context = longest_context(input, main, placement);
+  PlanInput alone = input;
+  alone.batch = 1;
+  plan.longest_of_one = longest_context(alone, plan_split(alone, main.split, placement), placement);
   for (size_t rank = 0; rank < main.ranks.size(); ++rank) {
     const double bytes = memory_per_rank(input, placement, rank);
     plan.memory_bytes = rank == 0 ? bytes : std::min(plan.memory_bytes, bytes);

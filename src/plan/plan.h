@@ -94,6 +94,7 @@ struct Plan {
   std::vector<LinkCost> links;
   std::vector<RankCountRow> rank_counts;  // 1 to 8
   int64_t longest_context = -1;           // that fits; -1: memory unknown, or no limit below the model's
+  int64_t longest_of_one = -1;            // likewise, of one sequence alone
   double memory_bytes = 0;                // of the rank with the least; 0: unknown
   std::optional<DrafterPlan> drafter;
   std::vector<std::string> verdict;  // lines

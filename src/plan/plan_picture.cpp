@@ -84,9 +84,20 @@ std::string strip(const Quantity& quantity, double y) {
     const std::string label =
         held == real ? fmt::format("{}", real) : fmt::format("{} + {} dummies", real, held - real);
     const std::string brief = held == real ? label : fmt::format("{}+{}", real, held - real);
-    const auto fits = [&](const std::string& words) { return static_cast<double>(words.size()) * 6 < width; };
-    if (fits(label) || fits(brief))
-      svg += text_at(x + width / 2, y + kStripHeight + 13, 11, fits(label) ? label : brief, "middle", "#57606a");
+    // A digit is a little wider than half the font's size.
+    const auto fits = [&](const std::string& words, double size) {
+      return static_cast<double>(words.size()) * size * 0.56 < width;
+    };
+    const auto write = [&](const std::string& words, double size) {
+      svg += text_at(x + width / 2, y + kStripHeight + 13, size, words, "middle", "#57606a");
+    };
+    if (fits(label, 11)) {
+      write(label, 11);
+    } else if (fits(brief, 11)) {
+      write(brief, 11);
+    } else if (fits(brief, 9)) {
+      write(brief, 9);
+    }
     x += width;
   }
   return svg;
@@ -148,7 +159,7 @@ std::string plan_picture(const Plan& plan) {
                              "or column to its last",
                              plan.input.model.layers, plan.input.model.hidden, plan.input.format.title),
                  "start", "#57606a");
-  double x = kLabels;
+  double x = 10;
   for (size_t rank = 0; rank < plan.main().ranks.size(); ++rank) {
     svg += box(x, 60, 12, 12, colour(rank));
     const std::string name = fmt::format("{}{}", plan.main().ranks.size() > 8 ? "" : "rank ", rank);

@@ -4,6 +4,8 @@
 
 #include <sstream>
 
+#include <fmt/format.h>
+
 #include "base/error.h"
 #include "json/json.h"
 #include "plan/plan_report.h"
@@ -192,7 +194,107 @@ TEST(Machines, interpolate_gates_and_scale_them_to_other_rank_counts) {
   EXPECT_DOUBLE_EQ(machine_gate_us(machine, two, 3072), 4);
   EXPECT_DOUBLE_EQ(machine_gate_us(machine, two, 512), 2);
   EXPECT_DOUBLE_EQ(machine_gate_us(machine, two, 8192), 9);
-  EXPECT_DOUBLE_EQ(machine_gate_us(machine, three, 3072), 7);  // a microsecond a KiB more for another peer
+  EXPECT_DOUBLE_EQ(machine_gate_us(machine, three, 3072), 8);  // two exchanges instead of one
+  machine.pairs = {{0, 1, *find_link("nvlink")}};              // a third rank's links are not told by it
+  EXPECT_DOUBLE_EQ(machine_gate_us(machine, three, 3072), 8);
+}
+
+// A host that a probe measured with gates of two ranks.
+Machine probed_host() {
+  Machine machine{.name = "here.json", .measured = true, .link = *find_link("shm")};
+  machine.hosts.push_back({.name = "a", .cores = 2, .read = {{2, 1 << 30, 20}}});
+  machine.gates = {{"shm", 2, {{1024, 100}, {1 << 20, 900}}}};
+  return machine;
+}
+
+TEST(Plan, scales_gates_that_were_measured_among_fewer_ranks_and_says_so) {
+  PlanInput two = input_of(kQwen27, 2), three = input_of(kQwen27, 3);
+  two.machine = three.machine = probed_host();
+  const Plan measured = make_plan(two), scaled = make_plan(three);
+  EXPECT_NEAR(scaled.main().step.gates, 2 * measured.main().step.gates, 1e-9);
+  EXPECT_EQ(scaled.joined_by, "shm");
+  EXPECT_TRUE(says(scaled, "Gates of 3 ranks were not measured: those of 2, times 2/1"));
+  EXPECT_TRUE(says(scaled, "a: more ranks than cores (3 on 2): gates will wait for the scheduler"));
+  EXPECT_FALSE(says(measured, "were not measured"));
+  EXPECT_FALSE(says(measured, "more ranks than cores"));
+}
+
+TEST(Plan, advises_no_link_to_ranks_of_one_host) {
+  PlanInput input = input_of(kQwen27, 2);
+  input.machine = probed_host();
+  input.machine.gates[0].points = {{1024, 1e5}, {1 << 20, 1e5}};
+  const Plan plan = make_plan(input);
+  EXPECT_TRUE(says(plan, "1 rank would be faster than 2"));
+  EXPECT_FALSE(says(plan, "faster link"));
+  EXPECT_FALSE(says(plan, "Gates take"));
+}
+
+TEST(Plan, of_a_link_between_two_ranks_leaves_the_others_as_they_are) {
+  PlanInput input = input_of(kQwen27, 3);
+  input.machine = {.name = "three boxes"};
+  for (const int rank : {0, 1, 2})
+    input.machine.hosts.push_back({.name = "box", .ranks = {rank}, .read = {{1, 1 << 30, 20}}});
+  input.machine.pairs = {{0, 1, *find_link("nvlink")}};
+  const Plan plan = make_plan(input);
+  EXPECT_EQ(plan.joined_by, "several links, the slowest 10 Gb/s Ethernet");
+  EXPECT_TRUE(says(plan, "No file tells the link between ranks 0 and 2"));
+  input.machine.link = *find_link("25g");
+  EXPECT_FALSE(says(make_plan(input), "No file tells"));
+}
+
+std::string refusal(const PlanInput& input) {
+  try {
+    make_plan(input);
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "planned";
+}
+
+TEST(Plan, refuses_links_of_ranks_that_do_not_exist_and_shares_of_another_count) {
+  PlanInput input = input_of(kQwen27, 3);
+  input.machine = probed_host();
+  input.machine.pairs = {{0, 3, *find_link("1g")}};
+  EXPECT_NE(refusal(input).find("a link between ranks 0 and 3; expected ranks in 0..2"), std::string::npos);
+  input.machine.pairs = {{0, 2, *find_link("1g")}};
+  EXPECT_EQ(refusal(input), "planned");
+  input.machine.shares = {2, 1};
+  EXPECT_NE(refusal(input).find("has 2 shares; expected one for each of the 3 ranks"), std::string::npos);
+}
+
+TEST(Plan, that_a_smaller_batch_would_make_fit_says_so) {
+  PlanInput input = input_of(kQwen27, 3, "mxfp4");
+  input.batch = 4096;
+  input.memory_bytes = 16'000'000'000;
+  EXPECT_TRUE(says(make_plan(input), "use a smaller batch, more ranks, or a smaller format"));
+  input.batch = 8;
+  input.context = 200000;
+  EXPECT_TRUE(says(make_plan(input), "8 sequences of 200000 tokens do not fit"));
+  input.batch = 1;
+  input.memory_bytes = 10'000'000;
+  const Plan plan = make_plan(input);
+  EXPECT_TRUE(says(plan, "has 10.0 MB: use more ranks, or a smaller format")) << plan.verdict[0];
+}
+
+TEST(PlanReport, of_a_geometry_for_another_rank_count_says_how_an_axis_is_shared_out) {
+  PlanInput input = input_of(kQwen27, 3);
+  input.pad_for = 2;
+  const std::string text = plan_text(make_plan(input));
+  EXPECT_NE(text.find("2 2 0                  ceil(4/3) = 2 whole heads"), std::string::npos) << text;
+  EXPECT_EQ(text.find("copy 4 heads"), std::string::npos);
+  const PlanInput eight = input_of(kQwen27, 8);
+  EXPECT_NE(plan_text(make_plan(eight)).find("8 ranks copy 4 heads"), std::string::npos);
+}
+
+// Widths as of digits and letters of Helvetica, a little more than half the font's size.
+TEST(PlanReport, draws_sixteen_ranks_within_the_picture) {
+  const Plan plan = make_plan(input_of(kQwen27, 16));
+  const std::string svg = plan_picture(plan);
+  const size_t words = svg.find("dummy: zeros"), text = svg.rfind("<text x=\"", words);
+  ASSERT_NE(words, std::string::npos);
+  EXPECT_LT(std::stod(svg.substr(text + 9)) + 40 * 12 * 0.56, 1020);
+  const RankLoad &held = plan.main().split.padded[15], &real = plan.main().split.held[15];
+  EXPECT_NE(svg.find(fmt::format(">{}+{}<", real.vocab, held.vocab - real.vocab)), std::string::npos);
 }
 
 TEST(Machines, share_a_host_among_its_ranks) {

@@ -9,7 +9,7 @@
 namespace coprime {
 namespace {
 
-constexpr int64_t kVocabUnit = 64, kFloatBytes = 4, kHiddenUnit = 16;
+constexpr int64_t kFloatBytes = 4, kHiddenUnit = 16;
 
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 int64_t round_up(int64_t a, int64_t b) { return ceil_div(a, b) * b; }
@@ -285,6 +285,10 @@ class Splitter {
 PaddedCounts stock_counts(const ModelNumbers& m) {
   return {m.q_heads,      m.kv_heads,     m.linear.key_heads, m.linear.value_heads,
           m.intermediate, m.expert_width, m.shared_width,     m.vocab};
+}
+
+bool copies_kv_heads(const PaddedCounts& counts, int64_t ranks) {
+  return can_copy(counts.q_heads, counts.kv_heads, ranks);
 }
 
 PaddedCounts pad_counts(const ModelNumbers& m, const PlanFormat& format, int64_t ranks) {

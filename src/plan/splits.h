@@ -14,6 +14,8 @@
 
 namespace coprime {
 
+inline constexpr int64_t kVocabUnit = 64;  // ids that stay together
+
 // Global counts of a geometry that is widened so that ranks divide it.
 struct PaddedCounts {
   int64_t q_heads = 0, kv_heads = 0, key_heads = 0, value_heads = 0;
@@ -26,6 +28,9 @@ PaddedCounts stock_counts(const ModelNumbers& model);
 // is then copied); key heads to w with their ratio kept; widths to w times the format's unit; the vocabulary to 64 w.
 // Heads of latent attention alone go to w times as many as fill whole blocks of the format.
 PaddedCounts pad_counts(const ModelNumbers& model, const PlanFormat& format, int64_t ranks);
+
+// Whether `ranks` ranks copy the KV heads, each then on ranks / kv of them: ranks a multiple of kv that divides q.
+bool copies_kv_heads(const PaddedCounts& counts, int64_t ranks);
 
 // The smallest multiple of `ranks` whose KV elements a token equal the target's, GQA kept. Nothing where there is none.
 std::optional<PaddedCounts> pad_drafter_counts(const ModelNumbers& drafter, const PlanFormat& format, int64_t ranks,

@@ -146,7 +146,7 @@ void probe_gates(const ProbeCores& cores, Machine& machine) {
     }
   }
   machine.link = fit_link(machine.gates.front().points, machine.gates.front().ranks);
-  machine.link.name = machine.link.title = "shm";
+  machine.link->name = machine.link->title = "shm";
 }
 
 }  // namespace coprime
