@@ -289,7 +289,7 @@ TEST(PaddingGates, refuse_a_rank_count_that_needs_no_padding) {
     ADD_FAILURE() << "accepted";
   } catch (const Error& error) {
     EXPECT_EQ(error.kind(), ErrorKind::kUsage);
-    EXPECT_NE(std::string(error.what()).find("divides by 2 already"), std::string::npos) << error.what();
+    EXPECT_NE(std::string(error.what()).find("fits 2 ranks already"), std::string::npos) << error.what();
   }
 }
 

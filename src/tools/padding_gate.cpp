@@ -230,7 +230,7 @@ GateReport run_padding_gate(const GateOptions& options, const std::vector<Questi
   const Counts counts = ShardPlan(shape, stock).padded();
   if (heads_only) padded.mlp_width = counts.intermediate;
   if (ShardPlan(shape, padded).padded() == counts) {
-    fail(ErrorKind::kUsage, "the stock geometry divides by {} already: there is nothing to test; choose another --for",
+    fail(ErrorKind::kUsage, "the stock geometry fits {} ranks already: there is nothing to test; choose another --for",
          options.pad_for);
   }
 
