@@ -94,7 +94,24 @@ TEST(Eval, goes_on_where_it_was_stopped_and_compares_with_an_earlier_run) {
   EXPECT_NE(second.out.find("outputs  4 of 4 equal"), std::string::npos) << second.out;
 
   folder.write("out.jsonl.partial", "another run\n" + results);
-  expect_refusal(run_program(arguments), 2, {"out.jsonl.partial", "another run", "delete it"});
+  const ProgramResult refused = run_program(arguments);
+  expect_refusal(refused, 2, {"out.jsonl.partial", "another run", "delete it"});
+
+  // A smaller limit, by other spellings of the same paths, takes the answers and keeps those after it.
+  const std::string mark = "this one is: ";
+  const size_t begin = refused.err.find(mark) + mark.size();
+  const std::string partial = refused.err.substr(begin, refused.err.find("): delete", begin) - begin) + "\n" + results;
+  folder.write("out.jsonl.partial", partial);
+  std::vector<std::string> fewer = arguments;
+  fewer[2] = kModel + "/.";
+  fewer[4] = kModel + "/../mini-qwen35/test.jsonl";
+  fewer[6] = "2";
+  const ProgramResult third = run_program(fewer);
+  ASSERT_EQ(third.exit_code, 0) << third.err;
+  EXPECT_NE(third.err.find("4 answers taken from " + out + ".partial"), std::string::npos) << third.err;
+  EXPECT_NE(third.err.find("it holds 2 answers to questions after --limit"), std::string::npos) << third.err;
+  EXPECT_NE(third.out.find("accuracy 2 of 2 (100.00%)"), std::string::npos) << third.out;
+  EXPECT_EQ(folder.read("out.jsonl.partial"), partial);
 }
 
 TEST(Gate, sets_the_geometry_itself) {

@@ -2,7 +2,6 @@
 #include <unistd.h>
 
 #include <cstdio>
-#include <fstream>
 
 #include "base/error.h"
 #include "base/output_file.h"
@@ -10,6 +9,7 @@
 #include "cli/outputs.h"
 #include "tools/eval.h"
 #include "tools/padding_gate.h"
+#include "tools/partial_results.h"
 
 namespace coprime {
 namespace {
@@ -38,61 +38,6 @@ class Progress {
   bool shown_;
 };
 
-// Answers as they come, beside the results' place, so that a run that was stopped goes on where it was. The first line
-// says what the run is; another run's answers are not taken.
-class PartialResults {
- public:
-  PartialResults(const std::string& out, const std::string& settings) : path_(out + ".partial"), settings_(settings) {
-    if (out.empty()) return;
-    std::string first;
-    if (std::ifstream before(path_); std::getline(before, first) && !before.eof()) {
-      if (first != settings_) {
-        fail(ErrorKind::kUsage, "{}: the answers of another run ({}): delete it, or name another --out", path_,
-             first.substr(0, 200));
-      }
-      read();
-    }
-    file_.open(path_, std::ios::binary | std::ios::trunc);
-    file_ << settings_ << "\n";
-    for (const auto& [id, answer] : known_) file_ << answer_line(answer);
-    check();
-  }
-
-  const std::map<int64_t, Answer>& known() const { return known_; }
-
-  void add(const Answer& answer) {
-    if (!file_.is_open()) return;
-    file_ << answer_line(answer);
-    check();
-  }
-  void remove() {
-    if (!file_.is_open()) return;
-    file_.close();
-    std::filesystem::remove(path_);
-  }
-
- private:
-  void read() {
-    const std::string answers = path_ + ".answers";  // without the first line
-    {
-      std::ifstream from(path_, std::ios::binary);
-      std::string line;
-      std::getline(from, line);
-      std::ofstream to(answers, std::ios::binary);
-      to << from.rdbuf();
-    }
-    known_ = read_answers(answers, true);
-    std::filesystem::remove(answers);
-  }
-  void check() {
-    if (!file_.flush()) fail(ErrorKind::kModel, "{}: cannot be written", path_);
-  }
-
-  std::string path_, settings_;
-  std::ofstream file_;
-  std::map<int64_t, Answer> known_;
-};
-
 EvalOptions eval_options(const WorldSettings& world, const EvalSettings& settings) {
   return {.world = world.options(),
           .concurrency = settings.concurrency,
@@ -109,20 +54,27 @@ void write_text(const std::string& path, const std::string& text) {
 
 void run_eval_command(const WorldSettings& world, const EvalSettings& settings) {
   EvalOptions options = eval_options(world, settings);
-  const std::vector<Question> questions = read_questions(settings.data, settings.limit);
+  uint64_t data_hash = 0;
+  const std::vector<Question> questions = read_questions(settings.data, settings.limit, &data_hash);
   std::map<int64_t, Answer> base;
   if (!settings.against.empty()) base = read_answers(settings.against);
   if (!settings.out.empty()) check_output_flag("--out", settings.out, {world.model, settings.data, settings.against});
 
-  const std::string what =
-      fmt::format("{} on {}: {} ranks, padded for {}, MLP {}, math {}, kv {}{}, {} tokens, template {}", world.model,
-                  settings.data, options.world.plan.ranks, world.pad_for, world.mlp_width, world.math, world.kv,
-                  world.exact ? ", exact" : "", settings.max_tokens, settings.chat_options);
-  PartialResults partial(settings.out, what);
+  std::string key;
+  if (!settings.out.empty()) {
+    key = run_key(options, data_hash,
+                  fmt::format("padded for {}, MLP {}, math {}, kv {}, isa {}{}", world.pad_for, world.mlp_width,
+                              world.math, world.kv, world.isa, world.exact ? ", exact" : ""));
+  }
+  PartialResults partial(settings.out, key);
+  if (!partial.known().empty())
+    fmt::print(stderr, "{} answers taken from {}\n", partial.known().size(), partial.path());
   EvalRun run;
   {
     Progress progress(questions.size());
-    for (const auto& [id, answer] : partial.known()) progress.add(answer.correct);
+    for (const auto& [id, answer] : partial.known()) {
+      if (id < static_cast<int64_t>(questions.size())) progress.add(answer.correct);
+    }
     options.answered = [&](const Answer& answer) {
       partial.add(answer);
       progress.add(answer.correct);
@@ -133,7 +85,8 @@ void run_eval_command(const WorldSettings& world, const EvalSettings& settings) 
     std::string lines;
     for (const Answer& answer : run.answers) lines += answer_line(answer);
     write_text(settings.out, lines);
-    partial.remove();
+    if (const size_t later = partial.finish(questions.size()); later > 0)
+      fmt::print(stderr, "{} is kept: it holds {} answers to questions after --limit\n", partial.path(), later);
   }
   const auto count = static_cast<double>(run.answers.size());
   std::string text = fmt::format("accuracy {} of {} ({:.2f}%) on {} rank{}\n", run.correct, run.answers.size(),

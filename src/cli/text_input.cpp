@@ -4,6 +4,7 @@
 #include <iostream>
 
 #include "base/error.h"
+#include "base/lines.h"
 
 namespace coprime {
 namespace {
@@ -35,19 +36,10 @@ std::string read_text_input(const std::string& path) {
 void each_line(const std::string& path, const std::function<void(const std::string& line, size_t number)>& use) {
   std::ifstream file;
   std::istream& from = open_input(path, &file);
-  std::string line;
-  size_t number = 1;
-  for (int c; (c = from.get()) != std::char_traits<char>::eof();) {
-    if (c != '\n') {
-      line += static_cast<char>(c);
-      if (line.size() > kMaxPromptBytes)
-        fail(ErrorKind::kModel, "{}, line {}: more than {} MiB", name_of(path), number, kMaxPromptBytes >> 20);
-      continue;
-    }
-    use(line, number++);
-    line.clear();
-  }
-  if (!line.empty()) use(line, number);
+  read_lines(from, name_of(path), [&](const Line& line) {
+    use(line.text, line.number);
+    return true;
+  });
 }
 
 }  // namespace coprime

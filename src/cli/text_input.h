@@ -14,7 +14,7 @@ constexpr size_t kMaxPromptBytes = 64 << 20;
 // kMaxPromptBytes.
 std::string read_text_input(const std::string& path);
 
-// Line by line, with its number from 1. Error(kModel) for what cannot be read, or a line of more than kMaxPromptBytes.
+// Line by line, with its number from 1. Error(kModel) for what cannot be read, or a line of more than 64 MiB.
 void each_line(const std::string& path, const std::function<void(const std::string& line, size_t number)>& use);
 
 }  // namespace coprime

@@ -6,6 +6,8 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/hash.h"
+#include "base/lines.h"
 #include "engine/generation_config.h"
 #include "engine/side_by_side.h"
 #include "json/json.h"
@@ -15,17 +17,37 @@
 namespace coprime {
 namespace {
 
-// Each line that is not empty, with its number from 1, and whether it ends the file without a line's end.
-void each_json_line(const std::filesystem::path& path,
-                    const std::function<bool(const std::string& line, const std::string& where, bool torn)>& use) {
+std::string where_of(const std::filesystem::path& path, const Line& line) {
+  return fmt::format("{}, line {}", path.string(), line.number);
+}
+
+// Until `use` gives false.
+void each_json_line(const std::filesystem::path& path, const std::function<bool(const Line&)>& use) {
   std::ifstream file(path, std::ios::binary);
   if (!file || std::filesystem::is_directory(path))
     fail(ErrorKind::kModel, "{}: cannot be read: give a file of JSON lines", path.string());
-  std::string line;
-  for (size_t number = 1; std::getline(file, line); ++number) {
-    if (line.empty()) continue;
-    if (!use(line, fmt::format("{}, line {}", path.string(), number), file.eof())) return;
-  }
+  read_lines(file, path.string(), use);
+}
+
+Question parse_question(const std::string& line, const std::string& where) {
+  const JsonDocument document(line, where);
+  const JsonNode root = document.node();
+  Question question{std::string(root.need("question").text()), std::string(root.need("answer").text())};
+  if (final_answer(question.answer).empty())
+    fail(ErrorKind::kModel, "{}: the answer has no \"#### n\": expected GSM8K's form", where);
+  return question;
+}
+
+void add_answer(const std::string& line, const std::string& where, std::map<int64_t, Answer>* answers) {
+  const JsonDocument document(line, where);
+  const JsonNode root = document.node();
+  Answer answer{.question = std::string(root.need("question").text()),
+                .answer = std::string(root.need("answer").text()),
+                .got = std::string(root.need("got").text()),
+                .output = std::string(root.need("output").text()),
+                .correct = root.need("correct").flag()};
+  if (root.need("id").value().get(answer.id) != simdjson::SUCCESS) root.need("id").refuse("a number");
+  if (!answers->emplace(answer.id, answer).second) root.need("id").refuse("each id once");
 }
 
 std::string text_of(const Tokenizer& tokenizer, const std::vector<int32_t>& ids, std::vector<size_t>* ends) {
@@ -58,16 +80,21 @@ std::vector<GreedyRequest> requests_of(const EvalOptions& options, const Tokeniz
   return requests;
 }
 
-// The world for these requests: room for the longest, and no more places than there are questions.
-WorldOptions world_for(const EvalOptions& options, const std::vector<GreedyRequest>& requests, int64_t max_positions) {
+// The world for these requests, of the questions `open`: room for the longest, and no more places than there are
+// questions.
+WorldOptions world_for(const EvalOptions& options, const std::vector<GreedyRequest>& requests,
+                       const std::vector<Question>& questions, const std::vector<size_t>& open, int64_t max_positions) {
   WorldOptions world = options.world;
   int64_t longest = 1;
-  for (const GreedyRequest& request : requests)
-    longest = std::max(longest, static_cast<int64_t>(request.prompt.size()) + request.max_tokens);
-  if (longest > max_positions) {
-    fail(ErrorKind::kUsage,
-         "the longest question needs {} tokens with its answer, and the model's context holds {}: lower --max-tokens",
-         longest, max_positions);
+  for (size_t i = 0; i < requests.size(); ++i) {
+    const int64_t needed = static_cast<int64_t>(requests[i].prompt.size()) + requests[i].max_tokens;
+    if (needed > max_positions) {
+      fail(ErrorKind::kUsage,
+           "the question in line {} of the data needs {} tokens with its answer, and the model's context holds {}: "
+           "lower --max-tokens",
+           questions[open[i]].line, needed, max_positions);
+    }
+    longest = std::max(longest, needed);
   }
   world.context = longest;
   world.sequences = std::max(1, std::min(options.concurrency, static_cast<int>(requests.size())));
@@ -91,16 +118,16 @@ EvalComparison::Difference difference_of(const Answer& base, const Answer& answe
 
 }  // namespace
 
-std::vector<Question> read_questions(const std::filesystem::path& path, size_t limit) {
+std::vector<Question> read_questions(const std::filesystem::path& path, size_t limit, uint64_t* hash) {
   std::vector<Question> questions;
-  each_json_line(path, [&](const std::string& line, const std::string& where, bool) {
-    const JsonDocument document(line, where);
-    const JsonNode root = document.node();
-    Question question{std::string(root.need("question").text()), std::string(root.need("answer").text())};
-    if (final_answer(question.answer).empty())
-      fail(ErrorKind::kModel, "{}: the answer has no \"#### n\": expected GSM8K's form", where);
-    questions.push_back(std::move(question));
-    return limit == 0 || questions.size() < limit;
+  each_json_line(path, [&](const Line& line) {
+    if (line.text.empty()) return true;
+    if (hash) *hash = hash_bytes(std::as_bytes(std::span(line.text)), *hash);
+    if (limit == 0 || questions.size() < limit) {
+      questions.push_back(parse_question(line.text, where_of(path, line)));
+      questions.back().line = line.number;
+    }
+    return hash || limit == 0 || questions.size() < limit;
   });
   if (questions.empty()) fail(ErrorKind::kModel, "{}: there is no question in it", path.string());
   return questions;
@@ -124,19 +151,26 @@ std::string answer_line(const Answer& answer) {
   return line.dump() + "\n";
 }
 
-std::map<int64_t, Answer> read_answers(const std::filesystem::path& path, bool torn) {
+std::map<int64_t, Answer> read_answers(const std::filesystem::path& path) {
   std::map<int64_t, Answer> answers;
-  each_json_line(path, [&](const std::string& line, const std::string& where, bool last_is_open) {
-    if (torn && last_is_open) return false;
-    const JsonDocument document(line, where);
-    const JsonNode root = document.node();
-    Answer answer{.question = std::string(root.need("question").text()),
-                  .answer = std::string(root.need("answer").text()),
-                  .got = std::string(root.need("got").text()),
-                  .output = std::string(root.need("output").text()),
-                  .correct = root.need("correct").flag()};
-    if (root.need("id").value().get(answer.id) != simdjson::SUCCESS) root.need("id").refuse("a number");
-    if (!answers.emplace(answer.id, answer).second) root.need("id").refuse("each id once");
+  each_json_line(path, [&](const Line& line) {
+    if (!line.text.empty()) add_answer(line.text, where_of(path, line), &answers);
+    return true;
+  });
+  return answers;
+}
+
+std::map<int64_t, Answer> read_partial_answers(const std::filesystem::path& path, const std::string& key,
+                                               uint64_t* whole) {
+  std::map<int64_t, Answer> answers;
+  *whole = 0;
+  each_json_line(path, [&](const Line& line) {
+    if (!line.ended) return false;
+    if (line.number == 1 && line.text != key)
+      fail(ErrorKind::kUsage, "{} holds the answers of another run ({}; this one is: {})", path.string(),
+           line.text.substr(0, 300), key);
+    if (line.number > 1 && !line.text.empty()) add_answer(line.text, where_of(path, line), &answers);
+    *whole += line.text.size() + 1;
     return true;
   });
   return answers;
@@ -162,7 +196,7 @@ EvalRun run_eval(const EvalOptions& options, const std::vector<Question>& questi
   }
   if (!open.empty() || then) {
     const std::vector<GreedyRequest> requests = requests_of(options, tokenizer, questions, open);
-    Front front(world_for(options, requests, shape.max_positions));
+    Front front(world_for(options, requests, questions, open, shape.max_positions));
     const int64_t begin_us = now_us();
     generate_side_by_side(front, requests, ends, [&](size_t request, const GreedyResult& result) {
       Answer answer = judged(static_cast<int64_t>(open[request]), questions[open[request]], tokenizer, result);
@@ -207,6 +241,15 @@ EvalComparison compare_answers(const std::map<int64_t, Answer>& base, const std:
   return result;
 }
 
+std::string EvalComparison::verdict() const {
+  if (base_correct == 0) return "not shown: no answer is right there, so that none can be lost";
+  if (paired.non_inferior()) return "not worse by 2 points or more";
+  const std::string shown = "not shown: a loss of 2 points is not excluded";
+  const std::optional<int64_t> needed = paired.questions_needed();
+  return needed && *needed > paired.questions ? fmt::format("{}, which needs about {} questions", shown, *needed)
+                                              : shown;
+}
+
 std::string EvalComparison::text() const {
   const auto share = [&](int64_t count) {
     return 100.0 * static_cast<double>(count) / static_cast<double>(paired.questions);
@@ -216,8 +259,7 @@ std::string EvalComparison::text() const {
   text += fmt::format("paired   b {} (right there alone), c {} (right here alone), exact McNemar p {:.3g}\n", paired.b,
                       paired.c, paired.p_value());
   text += fmt::format("         difference {:+.2f} points, 95% interval {:+.2f} to {:+.2f}: {}\n",
-                      100 * paired.difference(), 100 * paired.lower(), 100 * paired.upper(),
-                      paired.non_inferior() ? "not worse by 2 points or more" : "a loss of 2 points is not excluded");
+                      100 * paired.difference(), 100 * paired.lower(), 100 * paired.upper(), verdict());
   text += fmt::format("outputs  {} of {} equal\n", equal_outputs, paired.questions);
   for (const Difference& each : differences) {
     const auto word = [](bool right) { return right ? "right" : "wrong"; };

@@ -15,11 +15,12 @@ namespace coprime {
 
 struct Question {
   std::string question, answer;  // the answer ends in "#### n"
+  size_t line = 0;               // of the file, from 1
 };
 
 // One {"question", "answer"} a line, at most `limit` of them (0: all). Error(kModel) with file and line for anything
-// else, or an answer without "####".
-std::vector<Question> read_questions(const std::filesystem::path& path, size_t limit);
+// else, or an answer without "####". With `hash`, of the lines of the whole file, also those after the limit.
+std::vector<Question> read_questions(const std::filesystem::path& path, size_t limit, uint64_t* hash = nullptr);
 
 // What stands behind the last "####", up to the line's end, without white space, thousands' commas, a dollar sign and a
 // full stop. Empty if there is none.
@@ -37,8 +38,12 @@ struct Answer {
 
 // A line of a results file: {"id", "question", "answer", "got", "correct", "output"}.
 std::string answer_line(const Answer& answer);
-// By id. Error(kModel) with file and line. With `torn`, a last line that is cut short is left out.
-std::map<int64_t, Answer> read_answers(const std::filesystem::path& path, bool torn = false);
+// By id. Error(kModel) with file and line.
+std::map<int64_t, Answer> read_answers(const std::filesystem::path& path);
+// Of a file whose first line is the key of the run that wrote it. A last line that is cut short is left out; `whole`
+// becomes the bytes of all lines before it. Error(kUsage) for another key.
+std::map<int64_t, Answer> read_partial_answers(const std::filesystem::path& path, const std::string& key,
+                                               uint64_t* whole);
 
 struct EvalOptions {
   WorldOptions world;  // context is set by what the questions need
@@ -74,7 +79,10 @@ struct EvalComparison {
   int64_t base_correct = 0, correct = 0, equal_outputs = 0;
   std::vector<Difference> differences;  // of the outputs
 
-  std::string text() const;  // accuracies, b and c, the test, the interval, the verdict and the differences
+  // Whether it is shown that nothing is lost: by the interval, and where the base has right answers.
+  bool not_worse() const { return base_correct > 0 && paired.non_inferior(); }
+  std::string verdict() const;  // in words; where it is not shown, what that needs
+  std::string text() const;     // accuracies, b and c, the test, the interval, the verdict and the differences
 };
 
 // Over the questions that both have. Error(kModel) if they have none, or if an id stands for two questions.

@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "tools/padding_gate.h"
+#include "tools/partial_results.h"
 
 namespace coprime {
 namespace {
@@ -134,7 +135,7 @@ TEST_F(EvalFiles, that_are_wrong_are_named_with_their_line) {
   EXPECT_NE(refusal([&] { read_questions(folder_ / "none", 0); }).find("cannot be read"), std::string::npos);
 }
 
-TEST_F(EvalFiles, results_are_read_as_they_were_written_and_a_torn_last_line_is_left_out) {
+TEST_F(EvalFiles, results_are_read_as_they_were_written) {
   const Answer answer{.id = 4, .question = "q\n\"", .answer = "#### 1", .got = "é", .output = "\x01o", .correct = true};
   const std::string line = answer_line(answer);
   EXPECT_TRUE(line.starts_with(R"({"id":4,"question":)")) << line;
@@ -142,9 +143,95 @@ TEST_F(EvalFiles, results_are_read_as_they_were_written_and_a_torn_last_line_is_
   ASSERT_EQ(answers.size(), 1u);
   EXPECT_EQ(answer_line(answers.at(4)), line);
   const auto path = write(line + line.substr(0, 20));
-  EXPECT_EQ(read_answers(path, true).size(), 1u);
   EXPECT_NE(refusal([&] { read_answers(path); }).find("line 2"), std::string::npos);
   EXPECT_NE(refusal([&] { read_answers(write(line + line)); }).find("each id once"), std::string::npos);
+}
+
+TEST_F(EvalFiles, of_lines_without_an_end_are_not_read_for_ever) {
+  EXPECT_NE(refusal([] { read_questions("/dev/zero", 0); }).find("/dev/zero, line 1: more than 64 MiB"),
+            std::string::npos);
+  EXPECT_NE(refusal([] { read_questions("/proc/self/mem", 0); }).find("reading failed"), std::string::npos);
+}
+
+TEST_F(EvalFiles, a_question_longer_than_the_context_is_named_by_its_line) {
+  std::string text;
+  for (int i = 0; i < 20'000; ++i) text += "many words ";
+  const auto path = write("\n" + nlohmann::json{{"question", text}, {"answer", "#### 1"}}.dump() + "\n");
+  try {
+    run_eval(options(1), read_questions(path, 0));
+    ADD_FAILURE() << "accepted";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::kUsage);
+    EXPECT_NE(std::string(error.what()).find("the question in line 2 of the data"), std::string::npos) << error.what();
+  }
+}
+
+TEST_F(EvalFiles, what_decides_the_answers_is_the_key_and_no_path) {
+  const auto hash_of = [&](const std::string& text, size_t limit) {
+    uint64_t hash = 0;
+    read_questions(write(text), limit, &hash);
+    return hash;
+  };
+  const std::string one = R"({"question": "q", "answer": "#### 1"})"
+                          "\n",
+                    two = R"({"question": "r", "answer": "#### 1"})"
+                          "\n";
+  EXPECT_EQ(hash_of(one + two, 0), hash_of(one + two, 1));
+  EXPECT_NE(hash_of(one + two, 0), hash_of(one, 0));
+  EXPECT_NE(hash_of(one + two, 0), hash_of(two + one, 0));
+
+  const std::filesystem::path copy = folder_ / "model";
+  std::filesystem::copy(kModel, copy);
+  EvalOptions here = options(1), there = options(1);
+  there.world.model = copy / "." / "";
+  const std::string key = run_key(here, 7, "math split");
+  EXPECT_EQ(run_key(there, 7, "math split"), key);
+  EXPECT_NE(run_key(there, 8, "math split"), key);
+  EXPECT_NE(run_key(there, 7, "math f32"), key);
+  std::ofstream(copy / "tokenizer_config.json", std::ios::app) << "\n";
+  EXPECT_NE(run_key(there, 7, "math split"), key);
+  here.world.plan.ranks = 2;
+  EXPECT_NE(run_key(here, 7, "math split"), key);
+}
+
+TEST_F(EvalFiles, partial_answers_outlive_a_smaller_limit_a_torn_line_and_a_stop) {
+  const std::string out = folder_ / "file.jsonl", path = out + ".partial";
+  const auto text = [&] {
+    std::ifstream file(path, std::ios::binary);
+    return std::string(std::istreambuf_iterator<char>(file), {});
+  };
+  const auto answer = [](int64_t id) { return Answer{.id = id, .question = "q", .answer = "#### 1", .output = "o"}; };
+  {
+    PartialResults first(out, "key");
+    EXPECT_TRUE(first.known().empty());
+    for (int64_t id : {2, 0}) first.add(answer(id));
+  }
+  const std::string whole = "key\n" + answer_line(answer(2)) + answer_line(answer(0));
+  EXPECT_EQ(text(), whole);
+  std::ofstream(path, std::ios::app | std::ios::binary) << answer_line(answer(1)).substr(0, 20);
+  {
+    PartialResults second(out, "key");
+    EXPECT_EQ(second.known().size(), 2u);
+    EXPECT_EQ(text(), whole);
+    EXPECT_EQ(second.finish(2), 1u);  // that of question 2 is kept
+  }
+  EXPECT_EQ(text(), whole);
+  try {
+    PartialResults(out, "other");
+    ADD_FAILURE() << "accepted";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::kUsage);
+    EXPECT_NE(std::string(error.what()).find("file.jsonl.partial holds the answers of another run"), std::string::npos);
+  }
+  std::ofstream(path, std::ios::app | std::ios::binary) << "{damaged\n";
+  const std::string damaged = refusal([&] { PartialResults(out, "key"); });
+  EXPECT_NE(damaged.find("file.jsonl.partial, line 4"), std::string::npos) << damaged;
+  EXPECT_NE(damaged.find("delete it to begin again"), std::string::npos) << damaged;
+  std::ofstream(path, std::ios::binary) << whole;
+  PartialResults third(out, "key");
+  third.add(answer(1));
+  EXPECT_EQ(third.finish(3), 0u);
+  EXPECT_FALSE(std::filesystem::exists(path));
 }
 
 TEST(EvalComparison, counts_pairs_and_finds_where_outputs_part) {
@@ -171,8 +258,39 @@ TEST(EvalComparison, counts_pairs_and_finds_where_outputs_part) {
   EXPECT_THROW(compare_answers({}, now), Error);
 }
 
+// As many questions as exclude a loss where no answer changes.
 GateReport gate(PaddingGate which) {
-  return run_padding_gate({.gate = which, .pad_for = 3, .eval = options(1)}, questions(40));
+  return run_padding_gate({.gate = which, .pad_for = 3, .eval = options(1)}, questions(150));
+}
+
+const GateReport::Check& accuracy_of(const GateReport& report) {
+  return *std::ranges::find(report.checks, "accuracy", &GateReport::Check::name);
+}
+
+TEST(PaddingGates, do_not_pass_without_evidence) {
+  const GateReport few = run_padding_gate({.eval = options(1)}, questions(2));
+  EXPECT_FALSE(few.passed());
+  EXPECT_FALSE(accuracy_of(few).passed);
+  EXPECT_NE(
+      accuracy_of(few).text.find("not shown: a loss of 2 points is not excluded, which needs about 149 questions"),
+      std::string::npos)
+      << few.text();
+  EvalOptions short_answers = options(1);
+  short_answers.max_tokens = 1;
+  const GateReport none = run_padding_gate({.eval = short_answers}, questions(150));
+  EXPECT_EQ(none.stock.correct, 0);
+  EXPECT_FALSE(none.passed());
+  EXPECT_NE(accuracy_of(none).text.find("not shown: no answer is right there"), std::string::npos) << none.text();
+}
+
+TEST(PaddingGates, refuse_a_rank_count_that_needs_no_padding) {
+  try {
+    run_padding_gate({.gate = PaddingGate::kB, .pad_for = 2, .eval = options(1)}, questions(2));
+    ADD_FAILURE() << "accepted";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::kUsage);
+    EXPECT_NE(std::string(error.what()).find("fits 2 ranks already"), std::string::npos) << error.what();
+  }
 }
 
 TEST(PaddingGates, a_and_b_pass_on_the_embedded_model) {

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "base/error.h"
 #include "checkpoint/checkpoint.h"
 #include "engine/generation.h"
 #include "template/chat_template.h"
@@ -141,11 +142,12 @@ GateReport::Check logits(const ArmRun& stock, const ArmRun& padded) {
 }
 
 GateReport::Check accuracy(const EvalComparison& comparison) {
-  return {"accuracy", comparison.paired.non_inferior(),
-          fmt::format("{} stock, {} padded of {}; b {}, c {}, p {:.3g}; difference {:+.2f} points, at least {:+.2f}",
-                      comparison.base_correct, comparison.correct, comparison.paired.questions, comparison.paired.b,
-                      comparison.paired.c, comparison.paired.p_value(), 100 * comparison.paired.difference(),
-                      100 * comparison.paired.lower())};
+  return {
+      "accuracy", comparison.not_worse(),
+      fmt::format("{} stock, {} padded of {}; b {}, c {}, p {:.3g}; difference {:+.2f} points, at least {:+.2f}: {}",
+                  comparison.base_correct, comparison.correct, comparison.paired.questions, comparison.paired.b,
+                  comparison.paired.c, comparison.paired.p_value(), 100 * comparison.paired.difference(),
+                  100 * comparison.paired.lower(), comparison.verdict())};
 }
 
 // For a person to look at: different geometry may round differently, so that this decides nothing.
@@ -225,7 +227,12 @@ GateReport run_padding_gate(const GateOptions& options, const std::vector<Questi
   PlanOptions padded = stock;
   padded.pad_for = options.pad_for;
   const ModelShape shape = read_model_shape(options.eval.world.model);
-  if (heads_only) padded.mlp_width = ShardPlan(shape, stock).padded().intermediate;
+  const Counts counts = ShardPlan(shape, stock).padded();
+  if (heads_only) padded.mlp_width = counts.intermediate;
+  if (ShardPlan(shape, padded).padded() == counts) {
+    fail(ErrorKind::kUsage, "the stock geometry fits {} ranks already: there is nothing to test; choose another --for",
+         options.pad_for);
+  }
 
   const std::vector<std::vector<int32_t>> texts = forced_texts(options.eval, questions);
   const ArmRun base = run_arm(options.eval, stock, questions, texts);

@@ -43,7 +43,7 @@ struct GateReport {
 };
 
 // Runs both arms, one after the other. A check that does not hold is part of the report; an Error is what keeps an arm
-// from running.
+// from running; Error(kUsage) where the padded geometry is the stock one.
 GateReport run_padding_gate(const GateOptions& options, const std::vector<Question>& questions);
 
 }  // namespace coprime

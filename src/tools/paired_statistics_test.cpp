@@ -28,8 +28,33 @@ TEST(PairedStatistics, are_those_of_exact_fractions) {
     EXPECT_NEAR(got.p_value(), row.p_value, 1e-11 * row.p_value) << row.b << " " << row.c;
     EXPECT_NEAR(got.difference(), row.difference, 1e-15);
     EXPECT_NEAR(got.standard_error(), row.standard_error, 1e-15);
+    if (row.b == 0 || row.c == 0) continue;
     EXPECT_NEAR(got.upper() - got.lower(), 2 * 1.959963984540054 * row.standard_error, 1e-14);
   }
+}
+
+// Bounds of binomial proportions where a count is 0, by bisection over exact fractions.
+TEST(PairedStatistics, no_pair_of_a_kind_is_no_proof_that_there_is_none) {
+  const PairedStatistics one{1, 0, 0};
+  EXPECT_NEAR(one.lower(), -0.95, 1e-12);
+  EXPECT_NEAR(one.upper(), 0.95, 1e-12);
+  EXPECT_FALSE(one.non_inferior());
+  EXPECT_NEAR((PairedStatistics{20, 0, 0}).lower(), -0.1391083406683, 1e-10);
+  EXPECT_FALSE((PairedStatistics{148, 0, 0}).non_inferior());
+  EXPECT_TRUE((PairedStatistics{149, 0, 0}).non_inferior());
+  EXPECT_NEAR((PairedStatistics{500, 1, 0}).lower(), -0.009452282208085805, 1e-10);
+  EXPECT_NEAR((PairedStatistics{500, 1, 0}).upper(), 0.005870970189411295, 1e-10);
+  EXPECT_NEAR((PairedStatistics{500, 0, 6}).lower(), -0.0007349874589817063, 1e-10);
+  EXPECT_FALSE((PairedStatistics{150, 1, 0}).non_inferior());  // Wald's would be
+  EXPECT_EQ((PairedStatistics{5, 5, 0}).lower(), -1);
+  EXPECT_EQ((PairedStatistics{}).lower(), -1);
+}
+
+TEST(PairedStatistics, how_many_questions_would_exclude_the_loss) {
+  EXPECT_EQ((PairedStatistics{1, 0, 0}).questions_needed(), 149);
+  EXPECT_EQ((PairedStatistics{50, 1, 1}).questions_needed(), 385);  // (1.96 / 0.02)^2 * 2 / 50
+  EXPECT_FALSE((PairedStatistics{10, 1, 0}).questions_needed());    // it is worse so far
+  EXPECT_FALSE((PairedStatistics{}).questions_needed());
 }
 
 TEST(PairedStatistics, a_loss_of_two_points_is_excluded_or_not) {
