@@ -212,7 +212,7 @@ TEST_P(Failures, a_rank_that_gives_up_tells_the_others_whom_it_blames) {
   const int64_t start_us = now_us();
   run_threads(4, [&](int rank) {
     // Rank 0 is impatient, the others would wait for long.
-    const auto exchange = world.join(rank, world.settings(rank == 0 ? 100 : 20'000));
+    const auto exchange = world.join(rank, world.settings(rank == 0 ? 1000 : 20'000));
     pass_gate(*exchange);
     if (rank == 2) {
       while (!world.progress().verdict(1)) std::this_thread::sleep_for(std::chrono::milliseconds(1));
