@@ -284,13 +284,20 @@ TEST(PaddingGates, do_not_pass_without_evidence) {
 }
 
 TEST(PaddingGates, refuse_a_rank_count_that_needs_no_padding) {
-  try {
-    run_padding_gate({.gate = PaddingGate::kB, .pad_for = 2, .eval = options(1)}, questions(2));
-    ADD_FAILURE() << "accepted";
-  } catch (const Error& error) {
-    EXPECT_EQ(error.kind(), ErrorKind::kUsage);
-    EXPECT_NE(std::string(error.what()).find("fits 2 ranks already"), std::string::npos) << error.what();
-  }
+  const auto refusal = [](const std::string& model, int pad_for) -> std::string {
+    EvalOptions eval = options(1);
+    eval.world.model = model;
+    try {
+      run_padding_gate({.gate = PaddingGate::kB, .pad_for = pad_for, .eval = eval}, questions(2));
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::kUsage);
+      return error.what();
+    }
+    return "accepted";
+  };
+  EXPECT_NE(refusal(kModel, 2).find("fits 2 ranks already"), std::string::npos);
+  const std::string three_heads = COPRIME_SOURCE_DIR "/tests/goldens/llama-9q3kv-tied";
+  EXPECT_NE(refusal(three_heads, 3).find("fits 3 ranks already"), std::string::npos);
 }
 
 TEST(PaddingGates, a_and_b_pass_on_the_embedded_model) {

@@ -76,10 +76,18 @@ int predicted_padded(const ShardPlan& plan) {
   return count;
 }
 
+// Whether there is anything that the gate tests: a count of heads, or for gate A also a width.
+bool grows(const Counts& stock, const Counts& padded, bool heads_only) {
+  const bool heads = padded.q_heads > stock.q_heads || padded.kv_heads > stock.kv_heads ||
+                     padded.linear_key_heads > stock.linear_key_heads ||
+                     padded.linear_value_heads > stock.linear_value_heads;
+  return heads || (!heads_only && (padded.intermediate > stock.intermediate || padded.vocab > stock.vocab));
+}
+
 GateReport::Check coverage(const GateReport& report, const ArmRun& stock, const ArmRun& padded) {
   const int of_stock = predicted_padded(stock.plan), of_padded = predicted_padded(padded.plan);
   const bool holds = report.stock.tensors == report.padded.tensors && report.stock.padded_tensors == of_stock &&
-                     report.padded.padded_tensors == of_padded && of_padded > of_stock;
+                     report.padded.padded_tensors == of_padded && of_padded >= of_stock;
   return {"coverage", holds,
           fmt::format("{} of {} tensors padded, {} expected; stock {}, {} expected", report.padded.padded_tensors,
                       report.padded.tensors, of_padded, report.stock.padded_tensors, of_stock)};
@@ -229,7 +237,7 @@ GateReport run_padding_gate(const GateOptions& options, const std::vector<Questi
   const ModelShape shape = read_model_shape(options.eval.world.model);
   const Counts counts = ShardPlan(shape, stock).padded();
   if (heads_only) padded.mlp_width = counts.intermediate;
-  if (ShardPlan(shape, padded).padded() == counts) {
+  if (!grows(counts, ShardPlan(shape, padded).padded(), heads_only)) {
     fail(ErrorKind::kUsage, "the stock geometry fits {} ranks already: there is nothing to test; choose another --for",
          options.pad_for);
   }
