@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "checkpoint/safetensors.h"
+#include "checkpoint/test_checkpoints.h"
 #include "engine/core_plan.h"
 #include "program.h"
 #include "worlds.h"
@@ -556,6 +557,22 @@ TEST(Check, a_slice_without_full_attention_fits) {
   ASSERT_EQ(made.exit_code, 0) << made.err;
   const ProgramResult result = run_program({"check", "--model", out, "--ranks", "3"});
   EXPECT_EQ(result.exit_code, 0) << result.err;
+}
+
+TEST(Check, the_27b_in_quark_s_layout_and_its_drafter_in_fp8_are_padded_for_three) {
+  const TemporaryFolder folder;
+  const auto make = [&](const std::string& shape, const std::string& format) {
+    const std::string out = (folder / format).string();
+    const ProgramResult made =
+        run_program({"synth", "--config", shape, "--format", format, "--headers-only", "--out", out});
+    EXPECT_EQ(made.exit_code, 0) << made.err;
+    return out;
+  };
+  const std::string model = make("qwen3.8-27b", "quark-mxfp4"), drafter = make("qwen3.8-27b-dflash2", "fp8-block");
+  const ProgramResult result = run_program({"check", "--model", model, "--drafter", drafter, "--ranks", "3"});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_NE(result.out.find("model: 1148 of 1703 tensors are padded for 3 ranks"), std::string::npos) << result.out;
+  EXPECT_NE(result.out.find("drafter: 70 of 117 tensors are padded for 3 ranks"), std::string::npos) << result.out;
 }
 
 TEST(Check, a_model_that_does_not_fit_is_told_in_full_and_by_the_exit_code) {

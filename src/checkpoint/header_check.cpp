@@ -15,9 +15,9 @@ namespace {
 // Norms, the embedding, heads and whatever joins heads to one vector are the same at every rank count.
 bool is_denied(std::string_view name) {
   constexpr auto kNames = std::to_array<std::string_view>({"token_embd.weight", "output.weight"});
-  constexpr auto kEnds =
-      std::to_array<std::string_view>({"norm.weight", "pre_fc_norm_embedding.weight", "pre_fc_norm_hidden.weight",
-                                       "fc.weight", "fc.weight_scale", "embed_tokens.weight", "lm_head.weight"});
+  constexpr auto kEnds = std::to_array<std::string_view>(
+      {"norm.weight", "pre_fc_norm_embedding.weight", "pre_fc_norm_hidden.weight", "fc.weight", "fc.weight_scale",
+       "fc.weight_scale_inv", "embed_tokens.weight", "lm_head.weight"});
   constexpr auto kParts =
       std::to_array<std::string_view>({"visual.", "attention_conv.", "mlp_conv.", "candidate_selector."});
   return std::ranges::count(kNames, name) > 0 ||
@@ -28,7 +28,7 @@ bool is_denied(std::string_view name) {
 // What a drafter has beside its layers' attention and MLP.
 std::string_view drafter_family(std::string_view name) {
   if (name == "norm.weight" || name.ends_with("norm.weight")) return "norms";
-  if (name == "fc.weight") return "fc";
+  if (name.starts_with("fc.weight")) return "fc";  // its scales, too
   if (name.find("_conv.") != name.npos) return "convolutions";
   if (name.starts_with("candidate_selector.")) return "selector";
   return {};

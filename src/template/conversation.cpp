@@ -134,10 +134,8 @@ void read_variables(std::string_view json, const std::string& where, Dict* varia
     const element root = reader.parse(json);
     if (!root.is_object()) fail(ErrorKind::kUsage, "{}: expected a JSON object, {{\"enable_thinking\": false}}", where);
     for (auto& [key, value] : reader.dict(root).entries) {
-      for (const std::string_view own : {"messages", "tools", "documents"}) {
-        if (key.bytes() == own)
-          fail(ErrorKind::kUsage, "{}: \"{}\" belongs to the conversation: give it there", where, own);
-      }
+      if (key.bytes() == "messages")
+        fail(ErrorKind::kUsage, "{}: \"messages\" are the conversation: give them there", where);
       variables->set(key, std::move(value));
     }
   });
