@@ -70,4 +70,9 @@ void write_output(const std::filesystem::path& path, std::span<const std::span<c
   file.finish();
 }
 
+void write_output(const std::filesystem::path& path, std::string_view text) {
+  const std::span<const std::byte> part = std::as_bytes(std::span(text));
+  write_output(path, {&part, 1});
+}
+
 }  // namespace coprime

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <span>
+#include <string_view>
 
 #include "base/unique_fd.h"
 
@@ -33,5 +34,6 @@ void check_output(const std::filesystem::path& path);
 
 // The parts, one behind the other. Error(kModel) as above, and when the disk is full; nothing is left behind then.
 void write_output(const std::filesystem::path& path, std::span<const std::span<const std::byte>> parts);
+void write_output(const std::filesystem::path& path, std::string_view text);
 
 }  // namespace coprime

@@ -45,11 +45,6 @@ EvalOptions eval_options(const WorldSettings& world, const EvalSettings& setting
           .chat_options = settings.chat_options};
 }
 
-void write_text(const std::string& path, const std::string& text) {
-  const std::span<const std::byte> part = std::as_bytes(std::span(text));
-  write_output(path, {&part, 1});
-}
-
 }  // namespace
 
 void run_eval_command(const WorldSettings& world, const EvalSettings& settings) {
@@ -84,7 +79,7 @@ void run_eval_command(const WorldSettings& world, const EvalSettings& settings) 
   if (!settings.out.empty()) {
     std::string lines;
     for (const Answer& answer : run.answers) lines += answer_line(answer);
-    write_text(settings.out, lines);
+    write_output(settings.out, lines);
     if (const size_t later = partial.finish(questions.size()); later > 0)
       fmt::print(stderr, "{} is kept: it holds {} answers to questions after --limit\n", partial.path(), later);
   }
@@ -114,7 +109,7 @@ int run_gate_command(const WorldSettings& world, const GateSettings& settings) {
     options.eval.answered = [&](const Answer& answer) { progress.add(answer.correct); };
     report = run_padding_gate(options, questions);
   }
-  if (!settings.eval.out.empty()) write_text(settings.eval.out, report.json() + "\n");
+  if (!settings.eval.out.empty()) write_output(settings.eval.out, report.json() + "\n");
   print(settings.json ? report.json() + "\n" : report.text());
   return report.passed() ? 0 : 1;
 }

@@ -81,9 +81,7 @@ int run(int argc, char** argv) {
   CLI::App* key_command = app.add_subcommand("key", "make a key file for the hosts of a world");
   coprime::add_key_flags(*key_command, key);
 
-  for (CLI::App* command :
-       {generate_command, eval_command, gate_command, tokenize_command, logits_command, bench_command, link_command,
-        plan_command, probe_command, check_command, quantize_command, synth_command, rank_command, key_command}) {
+  for (CLI::App* command : app.get_subcommands({})) {
     command->fallthrough();  // --config may stand behind the command, too
     command->allow_config_extras(CLI::config_extras_mode::error);
   }

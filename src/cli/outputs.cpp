@@ -29,7 +29,7 @@ void print(std::string_view text) {
 }
 
 void check_output_flag(const std::string& flag, const std::filesystem::path& path,
-                       std::initializer_list<std::filesystem::path> inputs) {
+                       const std::vector<std::filesystem::path>& inputs) {
   try {
     check_output(path);
   } catch (const Error& error) {

@@ -70,11 +70,11 @@ double bytes_of(const std::string& kv) { return kv == "f32" ? 4 : kv == "fp8" ? 
 
 void run_plan(const PlanSettings& settings) {
   if (!settings.svg.empty()) {
-    check_output_flag("--svg", settings.svg, {settings.model});
-    if (!settings.drafter.empty()) check_output_flag("--svg", settings.svg, {settings.drafter});
+    std::vector<std::filesystem::path> inputs = {settings.model, settings.drafter};
     for (const std::string& machine : settings.machine) {
-      if (find_machine(machine) == nullptr) check_output_flag("--svg", settings.svg, {machine});
+      if (find_machine(machine) == nullptr) inputs.emplace_back(machine);
     }
+    check_output_flag("--svg", settings.svg, inputs);
   }
   PlanModel model = read_plan_model(settings.model, settings.format);
   const int pad_for = settings.pad_for == 0 ? settings.ranks : settings.pad_for;
@@ -95,11 +95,7 @@ void run_plan(const PlanSettings& settings) {
     input.drafter = DrafterInput{drafter.numbers, drafter.format};
   }
   const Plan plan = make_plan(std::move(input));
-  if (!settings.svg.empty()) {
-    const std::string picture = plan_picture(plan);
-    const auto bytes = std::as_bytes(std::span(picture));
-    write_output(settings.svg, {&bytes, 1});
-  }
+  if (!settings.svg.empty()) write_output(settings.svg, plan_picture(plan));
   std::string report = settings.json ? plan_json(plan) : plan_text(plan);
   if (settings.kernels)
     report = settings.json ? with_kernels(report, settings, model.types) : report + kernels_text(settings, model.types);

@@ -2,7 +2,6 @@
 #include "tools/probe.h"
 
 #include <filesystem>
-#include <span>
 
 #include "base/error.h"
 #include "base/output_file.h"
@@ -33,8 +32,7 @@ void run_probe(const ProbeSettings& settings) {
   }
   const std::string text = machine_json(probe_host()) + "\n";
   if (settings.out.empty()) return print(text);
-  const auto bytes = std::as_bytes(std::span(text));
-  write_output(settings.out, {&bytes, 1});
+  write_output(settings.out, text);
 }
 
 }  // namespace coprime

@@ -42,6 +42,11 @@ CLI::Validator in_range(T least, T most) {
   return CLI::Validator(check, fmt::format("{} to {}", least, most));
 }
 
+// What math_of(), kv_type_of() and isa_of() know.
+CLI::IsMember is_math() { return CLI::IsMember({"f32", "split", "fast"}); }
+CLI::IsMember is_kv_type() { return CLI::IsMember({"f32", "f16", "bf16", "fp8"}); }
+CLI::IsMember is_isa() { return CLI::IsMember({"best", "avx512", "avx2", "reference"}); }
+
 constexpr int64_t kMaxCount = int64_t{1} << 40;
 constexpr uint64_t kMaxSeed = UINT64_MAX;
 
@@ -114,10 +119,10 @@ void add_world_flags(CLI::App& app, WorldSettings& s) {
   add(app, "--math", s.math,
       "arithmetic of products with weights of 16 bits or fewer: activations as they are (f32), in two parts (split: 15 "
       "bits or more), in one (fast: 8 bits)")
-      ->check(CLI::IsMember({"f32", "split", "fast"}))
+      ->check(is_math())
       ->capture_default_str();
   add(app, "--kv", s.kv, "type of cached keys and values; fp8: e4m3 with a scale for each token and head")
-      ->check(CLI::IsMember({"f32", "f16", "bf16", "fp8"}))
+      ->check(is_kv_type())
       ->capture_default_str();
   add(app, "--exact", s.exact, "the same bits at every rank count, batch and chunking; a second exchange a gate");
   add(app, "--pad-for", s.pad_for, "widen the geometry for this many ranks; 0: as many as run")
@@ -129,9 +134,7 @@ void add_world_flags(CLI::App& app, WorldSettings& s) {
   add(app, "--prefill-chunk", s.prefill_chunk, "rows of one step at most")
       ->check(in_range(1, 65536))
       ->capture_default_str();
-  add(app, "--isa", s.isa, "limit of the instruction set")
-      ->check(CLI::IsMember({"best", "avx512", "avx2", "reference"}))
-      ->capture_default_str();
+  add(app, "--isa", s.isa, "limit of the instruction set")->check(is_isa())->capture_default_str();
   add(app, "--hash-gates", s.hash_gates, "debugging: compare every gate's result between the ranks");
   add(app, "--gate-profile", s.gate_profile,
       fmt::format("each rank's mean times to post and to wait, by kind of gate, every {} gates, on standard error",
@@ -244,18 +247,12 @@ void add_plan_flags(CLI::App& app, PlanSettings& s) {
       ->capture_default_str();
   add(app, "--memory", s.memory,
       "bytes that a rank has, with K, M, G or T (or KB, KiB, ...) for KiB to TiB [the machine's]");
-  add(app, "--kv", s.kv, "type of cached keys and values")
-      ->check(CLI::IsMember({"f32", "f16", "bf16", "fp8"}))
-      ->capture_default_str();
+  add(app, "--kv", s.kv, "type of cached keys and values")->check(is_kv_type())->capture_default_str();
   add(app, "--exact", s.exact, "the mode with the same bits at every rank count");
   add(app, "--svg", s.svg, "file to write: a picture of who owns what");
   add(app, "--kernels", s.kernels, "also say which kernel this CPU takes for each operation, and why not another");
-  add(app, "--math", s.math, "of --kernels: the arithmetic of products")
-      ->check(CLI::IsMember({"f32", "split", "fast"}))
-      ->capture_default_str();
-  add(app, "--isa", s.isa, "of --kernels: limit of the instruction set")
-      ->check(CLI::IsMember({"best", "avx512", "avx2", "reference"}))
-      ->capture_default_str();
+  add(app, "--math", s.math, "of --kernels: the arithmetic of products")->check(is_math())->capture_default_str();
+  add(app, "--isa", s.isa, "of --kernels: limit of the instruction set")->check(is_isa())->capture_default_str();
   add(app, "--json", s.json, "one JSON object instead of the tables");
 }
 

@@ -15,9 +15,7 @@ TraceOutput::TraceOutput(const std::string& path, const std::string& model) : pa
 void TraceOutput::write(const Front& front, std::span<const StepTrace> steps) const {
   if (!wanted()) return;
   try {
-    const std::string text = trace_json(steps, front.schedule());
-    const std::span<const std::byte> bytes = std::as_bytes(std::span(text));
-    write_output(path_, {&bytes, 1});
+    write_output(path_, trace_json(steps, front.schedule()));
   } catch (const Error& error) {
     std::fprintf(stderr, "coprime: warning: --trace %s\n", error.what());
   }

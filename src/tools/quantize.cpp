@@ -289,11 +289,6 @@ class PartialFolder {
   std::filesystem::path target_, path_;
 };
 
-void write_text(const std::filesystem::path& path, const std::string& text) {
-  const std::span<const std::byte> part = std::as_bytes(std::span(text));
-  write_output(path, {&part, 1});
-}
-
 // Tokenizer, templates, generation settings: every small file that holds no weights.
 void copy_others(const std::filesystem::path& from, const PartialFolder& to) {
   for (const auto& entry : std::filesystem::directory_iterator(from)) {
@@ -327,7 +322,7 @@ class Quantizer {
     load_shard(checkpoint_, plan_, 0, [this](const LocalTensor& tensor) { return sink_for(tensor); });
     copy_unused(std::set<std::string>(tally.unused.begin(), tally.unused.end()));
     for (auto& [name, shard] : shards_) shard->finish();
-    write_text(folder_ / "config.json", config_text(options_.model, options_.format, kept_));
+    write_output(folder_ / "config.json", config_text(options_.model, options_.format, kept_));
     if (shards_.size() > 1 || !shards_.contains("model.safetensors")) write_index();
     copy_others(options_.model, folder_);
     folder_.finish();
@@ -426,7 +421,7 @@ class Quantizer {
 
   void write_index() const {
     ordered_json index = {{"metadata", {{"total_size", report_.bytes_after}}}, {"weight_map", map_}};
-    write_text(folder_ / "model.safetensors.index.json", index.dump(2) + "\n");
+    write_output(folder_ / "model.safetensors.index.json", index.dump(2) + "\n");
   }
 
   void advance(uint64_t bytes) { progress_(done_ += bytes, total_); }
