@@ -52,6 +52,7 @@ TEST(PlanCommand, says_the_bytes_that_each_rank_holds) {
   expect_the_bytes_of_a_run(kModel, 2, {"--pad-for", "3"});
   expect_the_bytes_of_a_run(kModel, 3, {"--exact"});
   expect_the_bytes_of_a_run(golden_directory("llama-9q3kv-tied").string(), 2);
+  for (const std::string kv : {"f16", "fp8"}) expect_the_bytes_of_a_run(kModel, 2, {"--kv", kv});
   expect_the_bytes_of_a_run(golden_directory("qwen2-14q2kv-bias").string(), 4);
 }
 
@@ -129,7 +130,8 @@ TEST(PlanCommand, says_in_one_line_what_is_wrong) {
   EXPECT_NE(nameless.err.find("gpt-9: no such folder or file, and no name of a model; names are smollm2-135m"),
             std::string::npos);
   EXPECT_NE(refusal({"--machine", "toaster"}, 2).find("none of the typical machines desktop"), std::string::npos);
-  EXPECT_NE(refusal({"--memory", "much"}, 2).find("--memory: expected bytes such as 24G"), std::string::npos);
+  EXPECT_NE(refusal({"--memory", "much"}, 2).find("--memory: expected bytes up to 1024T, such as 24G"),
+            std::string::npos);
   EXPECT_NE(refusal({"--format", "fp2"}, 2).find("fp2 is no format that coprime knows; expected one of bf16"),
             std::string::npos);
   EXPECT_NE(refusal({"--svg", kModel + "/config.json"}, 2).find("this run reads it"), std::string::npos);

@@ -1,41 +1,35 @@
 // coprime eval, coprime gate: accuracy on questions, and what padding does to it.
-#include <unistd.h>
-
-#include <cstdio>
-
+#include "tools/eval.h"
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/output_file.h"
 #include "cli/commands.h"
 #include "cli/outputs.h"
-#include "tools/eval.h"
+#include "cli/progress_line.h"
 #include "tools/padding_gate.h"
 #include "tools/partial_results.h"
 
 namespace coprime {
 namespace {
 
-// One line on a terminal, written over; nothing where standard error is no terminal.
+// A bar of the questions that are answered.
 class Progress {
  public:
-  explicit Progress(size_t total) : total_(total), shown_(::isatty(2) == 1) {}
-  ~Progress() {
-    if (shown_) std::fputs("\r\x1b[K", stderr);
-  }
+  explicit Progress(size_t total) : total_(total) {}
 
   void add(bool correct) {
     ++done_;
     correct_ += correct;
-    if (!shown_) return;
     constexpr size_t kWidth = 30;
     const size_t filled = std::min(kWidth, kWidth * done_ / std::max<size_t>(1, total_));
-    fmt::print(stderr, "\r[{}{}] {} of {}, {} right ", std::string(filled, '#'), std::string(kWidth - filled, '.'),
-               done_, total_, correct_);
-    std::fflush(stderr);
+    line_.show(fmt::format("[{}{}] {} of {}, {} right ", std::string(filled, '#'), std::string(kWidth - filled, '.'),
+                           done_, total_, correct_),
+               now_us());
   }
 
  private:
+  ProgressLine line_{terminal_write()};
   size_t total_, done_ = 0, correct_ = 0;
-  bool shown_;
 };
 
 EvalOptions eval_options(const WorldSettings& world, const EvalSettings& settings) {

@@ -93,7 +93,7 @@ void run_generate(const WorldSettings& world, const GenerateSettings& settings) 
     print_report("the model names no token that ends a text: it goes on to --max-tokens or the end of the context");
   Front front(options);
   const int64_t start_us = now_us() - begin_us;
-  PromptProgress progress = PromptProgress::on_terminal();
+  PromptProgress progress(terminal_write(), now_us());
   request.read = [&](int64_t tokens) { progress.read(tokens, prompt, now_us()); };
 
   std::string text;

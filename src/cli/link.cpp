@@ -3,10 +3,10 @@
 #include "tools/link.h"
 
 #include <algorithm>
-#include <charconv>
 #include <set>
 
 #include "base/error.h"
+#include "cli/byte_count.h"
 #include "cli/commands.h"
 #include "cli/outputs.h"
 #include "geometry/shard_plan.h"
@@ -18,17 +18,9 @@ namespace {
 constexpr int64_t kLargestBytes = int64_t{1} << 30;
 
 int64_t parse_size(const std::string& text) {
-  int64_t bytes = 0;
-  const char* const last = text.data() + text.size();
-  const auto [end, error] = std::from_chars(text.data(), last, bytes);
-  const std::string unit(end, last);
-  const int shift = unit == "K" ? 10 : unit == "M" ? 20 : 0;
-  const bool known = error == std::errc() && (unit.empty() || shift > 0);
-  if (!known || bytes < 1 || bytes > kLargestBytes >> shift || (bytes << shift) % 4 != 0) {
-    fail(ErrorKind::kUsage, "--sizes: expected multiples of 4 bytes up to 1024M such as 16K, 1M or 5120, found \"{}\"",
-         text);
-  }
-  return bytes << shift;
+  const int64_t bytes = parse_bytes("--sizes", text, kLargestBytes);
+  if (bytes % 4 != 0) fail(ErrorKind::kUsage, "--sizes: {} is no multiple of 4 bytes: vectors are of floats", text);
+  return bytes;
 }
 
 // Ascending, each once; with the model's.

@@ -16,9 +16,23 @@ bool is_same(const std::filesystem::path& a, const std::filesystem::path& b) {
 }
 
 bool belongs_to_model(const std::filesystem::path& file) {
-  constexpr std::string_view kNames[] = {"config.json", "generation_config.json", "tokenizer.json",
-                                         "tokenizer_config.json", "model.safetensors.index.json"};
-  return file.extension() == ".safetensors" || std::ranges::find(kNames, file.filename().string()) != std::end(kNames);
+  // Also what other programs read.
+  constexpr std::string_view kNames[] = {"config.json",
+                                         "generation_config.json",
+                                         "tokenizer.json",
+                                         "tokenizer_config.json",
+                                         "special_tokens_map.json",
+                                         "added_tokens.json",
+                                         "vocab.json",
+                                         "merges.txt",
+                                         "chat_template.json",
+                                         "preprocessor_config.json",
+                                         "processor_config.json",
+                                         "video_preprocessor_config.json",
+                                         "model.safetensors.index.json"};
+  constexpr std::string_view kEndings[] = {".safetensors", ".gguf", ".jinja", ".model", ".bin"};
+  return std::ranges::find(kEndings, file.extension().string()) != std::end(kEndings) ||
+         std::ranges::find(kNames, file.filename().string()) != std::end(kNames);
 }
 
 }  // namespace

@@ -1,37 +1,24 @@
 // coprime plan: what a split holds, moves and costs, from a config alone, or from headers where the weights are there.
 #include "plan/plan.h"
 
-#include <charconv>
 #include <filesystem>
 #include <span>
 
 #include "base/error.h"
 #include "base/output_file.h"
+#include "cli/byte_count.h"
 #include "cli/commands.h"
 #include "cli/outputs.h"
 #include "cli/plan_kernels.h"
 #include "plan/machine_file.h"
 #include "plan/plan_report.h"
+#include "tensor/sequence.h"
 #include "tools/plan_model.h"
 
 namespace coprime {
 namespace {
 
 constexpr int64_t kMaxMemory = int64_t{1} << 50;
-
-// "24G", "24GB", "24GiB", "512M", or bytes.
-int64_t parse_memory(const std::string& text) {
-  int64_t bytes = 0;
-  const char* const last = text.data() + text.size();
-  const auto [end, error] = std::from_chars(text.data(), last, bytes);
-  std::string unit(end, last);
-  if (unit.size() == 3 && unit.ends_with("iB")) unit.resize(1);
-  if (unit.size() == 2 && unit.ends_with("B")) unit.resize(1);
-  const int shift = unit == "K" ? 10 : unit == "M" ? 20 : unit == "G" ? 30 : unit == "T" ? 40 : 0;
-  if (error != std::errc() || !(unit.empty() || shift > 0) || bytes < 1 || bytes > kMaxMemory >> shift)
-    fail(ErrorKind::kUsage, "--memory: expected bytes such as 24G, 512M or 8000000000, found \"{}\"", text);
-  return bytes << shift;
-}
 
 Machine machine_of(const std::string& name) {
   if (const Machine* const typical = find_machine(name)) return *typical;
@@ -64,7 +51,12 @@ Machine machine_of(const std::vector<std::string>& names) {
   return known ? machine : merge_machines(*find_machine("desktop"), std::move(machine));
 }
 
-double bytes_of(const std::string& kv) { return kv == "f32" ? 4 : kv == "fp8" ? 1 : 2; }
+// What an element of cached keys and values takes, with its share of the scales of a head's row.
+double kv_bytes(const ModelNumbers& model, DType type) {
+  const int64_t row = model.latent() ? model.kv_rank + model.rope_dim : model.head_dim;
+  const KvView view{nullptr, type, 1, static_cast<int>(row)};
+  return static_cast<double>(view.page_bytes()) / static_cast<double>(2 * view.elements());
+}
 
 }  // namespace
 
@@ -86,9 +78,9 @@ void run_plan(const PlanSettings& settings) {
                   .pad_for = pad_for,
                   .context = settings.context,
                   .batch = settings.batch,
-                  .memory_bytes = settings.memory.empty() ? 0 : parse_memory(settings.memory),
+                  .memory_bytes = settings.memory.empty() ? 0 : parse_bytes("--memory", settings.memory, kMaxMemory),
                   .exact = settings.exact,
-                  .kv_bytes = bytes_of(settings.kv)};
+                  .kv_bytes = kv_bytes(model.numbers, kv_type_of(settings.kv))};
   input.weights = plan_weights(model, {.ranks = settings.ranks, .pad_for = pad_for, .exact = settings.exact});
   if (!settings.drafter.empty()) {
     const PlanModel drafter = read_plan_model(settings.drafter, "");

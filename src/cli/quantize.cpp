@@ -1,11 +1,11 @@
 // coprime quantize: a checkpoint's matrices in MXFP4 or FP8, in a new folder.
 #include "tools/quantize.h"
 
-#include <unistd.h>
-
 #include "base/error.h"
+#include "base/interruption.h"
 #include "cli/commands.h"
 #include "cli/outputs.h"
+#include "cli/progress_line.h"
 
 namespace coprime {
 namespace {
@@ -21,17 +21,15 @@ double gigabytes(uint64_t bytes) { return static_cast<double>(bytes) / 1e9; }
 }  // namespace
 
 void run_quantize(const QuantizeSettings& settings) {
-  const bool terminal = ::isatty(2) != 0;
-  uint64_t shown = 0;
+  const Interruption interruption;
+  ProgressLine line(terminal_write());
   const QuantizeReport report =
       quantize_model({.model = settings.model, .out = settings.out, .format = format_of(settings.to)},
                      [&](uint64_t done, uint64_t total) {
-                       const uint64_t percent = total == 0 ? 100 : done * 100 / total;
-                       if (!terminal || percent == shown) return;
-                       shown = percent;
-                       fmt::print(stderr, "\r{} %", percent);
+                       interruption.check();
+                       show_percent(line, done, total);
                      });
-  if (terminal) fmt::print(stderr, "\r");
+  line.clear();
   print(fmt::format("{}: {} matrices in {}, {} tensors as they were; {:.3f} GB, before {:.3f} GB\n", settings.out,
                     report.quantised, settings.to, report.kept, gigabytes(report.bytes_after),
                     gigabytes(report.bytes_before)));

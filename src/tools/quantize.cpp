@@ -1,7 +1,5 @@
 #include "tools/quantize.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -9,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/output_file.h"
+#include "base/output_folder.h"
 #include "base/small_floats.h"
 #include "checkpoint/checkpoint.h"
 #include "json/json.h"
@@ -261,36 +260,8 @@ class QuantiseSink final : public WeightSink {
   uint64_t codes_at_ = 0, scales_at_ = 0;
 };
 
-// A folder beside the place where it is to be, removed again unless it gets there.
-class PartialFolder {
- public:
-  explicit PartialFolder(const std::filesystem::path& target)
-      : target_(target), path_(fmt::format("{}.{}.partial", target.string(), ::getpid())) {
-    std::error_code error;
-    if (!std::filesystem::create_directory(path_, error) || error) {
-      fail(ErrorKind::kModel, "{}: cannot be made: {}: name another folder", path_.string(),
-           error ? error.message() : "is there already");
-    }
-  }
-  PartialFolder(const PartialFolder&) = delete;
-  ~PartialFolder() {
-    std::error_code ignored;
-    if (!path_.empty()) std::filesystem::remove_all(path_, ignored);
-  }
-  std::filesystem::path operator/(const std::string& name) const { return path_ / name; }
-  void finish() {
-    std::error_code error;
-    std::filesystem::rename(path_, target_, error);
-    if (error) fail(ErrorKind::kModel, "{}: cannot be written: {}", target_.string(), error.message());
-    path_.clear();
-  }
-
- private:
-  std::filesystem::path target_, path_;
-};
-
 // Tokenizer, templates, generation settings: every small file that holds no weights.
-void copy_others(const std::filesystem::path& from, const PartialFolder& to) {
+void copy_others(const std::filesystem::path& from, const OutputFolder& to) {
   for (const auto& entry : std::filesystem::directory_iterator(from)) {
     const std::string extension = entry.path().extension().string(), name = entry.path().filename().string();
     const bool text = extension == ".json" || extension == ".jinja" || extension == ".txt" || extension == ".model" ||
@@ -431,7 +402,7 @@ class Quantizer {
   const StoredFormat& format_;
   const ShardPlan plan_;
   const Checkpoint checkpoint_;
-  PartialFolder folder_;
+  OutputFolder folder_;
   std::map<std::string, const Rule*> quantised_;
   std::vector<std::string> kept_;
   std::map<std::string, std::string> map_;  // tensor -> file
@@ -444,10 +415,6 @@ class Quantizer {
 
 QuantizeReport quantize_model(const QuantizeOptions& options,
                               const std::function<void(uint64_t done, uint64_t total)>& progress) {
-  std::error_code ignored;
-  if (std::filesystem::exists(options.out, ignored)) {
-    fail(ErrorKind::kUsage, "{} is there already: name a new folder for --out", options.out.string());
-  }
   return Quantizer(options, progress).run();
 }
 

@@ -175,8 +175,9 @@ TEST_F(SmallSource, files_and_their_index_are_kept_and_what_is_unused_is_copied)
 TEST_F(SmallSource, a_folder_that_is_there_is_left_alone) {
   write();
   std::filesystem::create_directory(folder_ / "out");
-  EXPECT_NE(message().find("out is there already"), std::string::npos);
-  EXPECT_TRUE(names_in(folder_ / "out").empty());
+  std::ofstream(folder_ / "out" / "file") << "kept";
+  EXPECT_NE(message().find("out is there and holds something"), std::string::npos);
+  EXPECT_EQ(names_in(folder_ / "out"), std::set<std::string>{"file"});
 }
 
 TEST_F(SmallSource, a_number_that_is_not_finite_is_named_and_nothing_is_left_behind) {

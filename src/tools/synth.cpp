@@ -13,6 +13,7 @@
 #include <thread>
 
 #include "base/error.h"
+#include "base/output_folder.h"
 #include "base/unique_fd.h"
 #include "tools/synth_config.h"
 
@@ -49,34 +50,6 @@ class OutputFile {
  private:
   std::filesystem::path path_;
   UniqueFd fd_;
-};
-
-// The folder, empty when it begins; what was put into it is removed unless all went well.
-class NewFolder {
- public:
-  explicit NewFolder(const std::filesystem::path& path) : path_(path) {
-    std::error_code error;
-    existed_ = std::filesystem::exists(path, error);
-    if (existed_ && (!std::filesystem::is_directory(path, error) || !std::filesystem::is_empty(path, error)))
-      fail(ErrorKind::kUsage, "{} is there and holds something: name a new folder for --out", path.string());
-    if (!existed_ && (!std::filesystem::create_directories(path, error) || error))
-      fail(ErrorKind::kModel, "{}: cannot be made: {}", path.string(), error.message());
-  }
-  NewFolder(const NewFolder&) = delete;
-  ~NewFolder() {
-    if (kept_) return;
-    std::error_code ignored;
-    for (const auto& file : files_) std::filesystem::remove(file, ignored);
-    if (!existed_) std::filesystem::remove(path_, ignored);
-  }
-  // The path of a file that is going to be written.
-  std::filesystem::path add(const std::string& name) { return files_.emplace_back(path_ / name); }
-  void keep() { kept_ = true; }
-
- private:
-  std::filesystem::path path_;
-  bool existed_ = false, kept_ = false;
-  std::vector<std::filesystem::path> files_;
 };
 
 void check_room(const std::filesystem::path& folder, int64_t bytes) {
@@ -137,7 +110,7 @@ void write_part(const Part& part, uint64_t key, int64_t begin, std::span<std::by
 }
 
 // Threads take one part after the other; the first error ends all.
-void write_parts(const std::vector<Part>& parts, uint64_t seed, int threads) {
+void write_parts(const std::vector<Part>& parts, const SynthRun& run) {
   struct Piece {
     size_t part;
     int64_t begin;
@@ -148,13 +121,16 @@ void write_parts(const std::vector<Part>& parts, uint64_t seed, int threads) {
 
   std::atomic<size_t> next = 0;
   std::mutex mutex;
+  size_t done = 0;
   std::exception_ptr failure;
   const auto work = [&] {
     std::vector<std::byte> buffer(kPartBytes);
     try {
       for (size_t i = next++; i < pieces.size(); i = next++) {
         const Part& part = parts[pieces[i].part];
-        write_part(part, content_key(seed, part.tensor->name), pieces[i].begin, buffer);
+        write_part(part, content_key(run.seed, part.tensor->name), pieces[i].begin, buffer);
+        const std::lock_guard lock(mutex);
+        if (run.progress) run.progress(++done, pieces.size());
       }
     } catch (...) {
       const std::lock_guard lock(mutex);
@@ -164,7 +140,7 @@ void write_parts(const std::vector<Part>& parts, uint64_t seed, int threads) {
   };
   {
     std::vector<std::jthread> helpers;
-    for (int i = 1; i < threads; ++i) helpers.emplace_back(work);
+    for (int i = 1; i < run.threads; ++i) helpers.emplace_back(work);
     work();
   }
   if (failure) std::rethrow_exception(failure);
@@ -182,13 +158,13 @@ void write_text(const std::filesystem::path& path, const std::string& text) {
   OutputFile(path).write(0, std::as_bytes(std::span(text)));
 }
 
-bool copy_tokenizer(const std::filesystem::path& from, NewFolder* folder) {
+bool copy_tokenizer(const std::filesystem::path& from, const OutputFolder& folder) {
   bool tokenizer = false;
   for (const char* name :
        {"tokenizer.json", "tokenizer_config.json", "chat_template.jinja", "generation_config.json"}) {
     std::error_code error;
     if (from.empty() || !std::filesystem::is_regular_file(from / name, error)) continue;
-    const auto target = folder->add(name);
+    const auto target = folder / name;
     if (!std::filesystem::copy_file(from / name, target, error))
       fail(ErrorKind::kModel, "{}: cannot be copied to {}: {}", (from / name).string(), target.string(),
            error.message());
@@ -245,20 +221,20 @@ SynthReport make_checkpoint(const SynthRun& run) {
   const std::vector<SynthFile> files = share_out(std::move(tensors), run.file_bytes, by_layer);
   report.files = static_cast<int>(files.size());
 
-  NewFolder folder(run.out);
-  if (!run.headers_only) check_room(run.out, report.bytes);
+  OutputFolder folder(run.out);
+  if (!run.headers_only) check_room(folder.path(), report.bytes);
   std::vector<OutputFile> outputs;
   std::vector<Part> parts;
   outputs.reserve(files.size());  // parts point into it
   for (const SynthFile& file : files) {
-    outputs.emplace_back(folder.add(file.name));
+    outputs.emplace_back(folder / file.name);
     lay_out(file, outputs.back(), run.headers_only, &parts);
   }
-  write_parts(parts, run.seed, run.threads);
-  if (files.size() > 1) write_text(folder.add("model.safetensors.index.json"), index_json(files, report.bytes));
-  report.tokenizer = copy_tokenizer(config.folder, &folder);
-  write_text(folder.add("config.json"), config.text);
-  folder.keep();
+  write_parts(parts, run);
+  if (files.size() > 1) write_text(folder / "model.safetensors.index.json", index_json(files, report.bytes));
+  report.tokenizer = copy_tokenizer(config.folder, folder);
+  write_text(folder / "config.json", config.text);
+  folder.finish();
   return report;
 }
 

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -32,6 +33,8 @@ struct SynthRun {
   bool headers_only = false;
   int threads = 1;
   int64_t file_bytes = 5'000'000'000;  // of tensors in a file at most
+  // Called as parts of the data are made, by one thread at a time; may throw, which ends all. May be empty.
+  std::function<void(uint64_t done, uint64_t total)> progress;
 };
 
 struct SynthReport {
