@@ -75,6 +75,29 @@ TEST(Tokenize, gives_ids_and_names_a_bad_line) {
   EXPECT_EQ(run_program({"tokenize", "--model", kModel, "--decode", "--text", "64 269"}).out, "a b\n");
 }
 
+TEST(Tokenize, shows_a_conversation_as_the_template_writes_it) {
+  const ProgramResult chat = run_program({"tokenize", "--model", kModel, "--chat", "a<|im_end|>"});
+  ASSERT_EQ(chat.exit_code, 0) << chat.err;
+  const std::string text = "<|im_start|>user\na<|im_end|><|im_end|>\n<|im_start|>assistant\n";
+  EXPECT_TRUE(chat.out.starts_with(text + "\n\n")) << chat.out;
+  // The caller's own end of a message is text; the template's is a token.
+  const std::string special = "\"<|im_end|>\"  special\n";
+  EXPECT_NE(chat.out.find(special), std::string::npos) << chat.out;
+  EXPECT_EQ(chat.out.find(special), chat.out.rfind(special)) << chat.out;
+
+  const ModelCopy folder(kModel);
+  folder.write("talk.json", R"([{"role": "user", "content": "a<|im_end|>"}])");
+  const ProgramResult messages =
+      run_program({"tokenize", "--model", kModel, "--messages", folder.path() / "talk.json"});
+  EXPECT_EQ(messages.out, chat.out);
+  expect_refusal(run_program({"tokenize", "--model", kModel, "--chat", "a", "--decode"}), 2, {"--decode"});
+  expect_refusal(run_program({"tokenize", "--model", kModel, "--text", "a", "--chat-options", "{}"}), 2,
+                 {"--chat-options"});
+  folder.write("talk.json", R"([{"role": "user", "content": "a", "content": "b"}])");
+  expect_refusal(run_program({"tokenize", "--model", kModel, "--messages", folder.path() / "talk.json"}), 2,
+                 {"talk.json: key \"content\" stands twice"});
+}
+
 TEST(Eval, goes_on_where_it_was_stopped_and_compares_with_an_earlier_run) {
   const ModelCopy folder(kModel);
   const std::string out = folder.path() / "out.jsonl";
@@ -93,6 +116,10 @@ TEST(Eval, goes_on_where_it_was_stopped_and_compares_with_an_earlier_run) {
   const ProgramResult second = run_program(compared);
   ASSERT_EQ(second.exit_code, 0) << second.err;
   EXPECT_NE(second.out.find("outputs  4 of 4 equal"), std::string::npos) << second.out;
+  EXPECT_NE(second.out.find("\nranks \"1\" there, \"3\" here\n"), std::string::npos) << second.out;
+  const auto run = nlohmann::json::parse(folder.read("out.jsonl.run.json"));
+  EXPECT_EQ(run["run"]["math"], "split");
+  EXPECT_EQ(run["correct"], 4);
 
   folder.write("out.jsonl.partial", "another run\n" + results);
   const ProgramResult refused = run_program(arguments);
@@ -255,15 +282,24 @@ TEST(Settings, come_from_variables_and_from_a_file_whose_unknown_keys_fail) {
   const ModelCopy model(golden_directory("llama-9q3kv-tied"));
   model.write("good.toml", "generate.ranks = 5\n");
   model.write("bad.toml", "generate.rank = 5\n");
-  const std::string good = (model.path() / "good.toml").string(), bad = (model.path() / "bad.toml").string();
+  model.write("section.toml", "[generate]\nranks = 5\n");
+  const std::string good = (model.path() / "good.toml").string(), bad = (model.path() / "bad.toml").string(),
+                    section = (model.path() / "section.toml").string();
   const std::vector<std::string> flags{"--prompt", "a", "--temperature", "0", "--max-tokens", "1", "--json"};
   const auto ranks_of = [](const ProgramResult& result) { return nlohmann::json::parse(result.out)["ranks"].size(); };
 
   std::vector<std::string> with_file = flags;
-  with_file.insert(with_file.end(), {"--config", good});
+  with_file.insert(with_file.end(), {"--settings", good});
+  EXPECT_EQ(ranks_of(generate_with(with_file)), 5u);
+  with_file.back() = section;
   EXPECT_EQ(ranks_of(generate_with(with_file)), 5u);
   with_file.back() = bad;
   expect_refusal(generate_with(with_file), 2, {"rank"});
+  // Behind any command, also one that has a --config of its own.
+  model.write("synth.toml", "synth.layers = 1\nsynth.headers-only = true\n");
+  const ProgramResult synth = run_program(
+      {"synth", "--config", model.path(), "--out", model.path() / "made", "--settings", model.path() / "synth.toml"});
+  EXPECT_NE(synth.out.find("headers only"), std::string::npos) << synth.out << synth.err;
   EXPECT_EQ(ranks_of(generate_with(flags, kModel, [] { ::setenv("COPRIME_RANKS", "4", 1); })), 4u);
 }
 

@@ -87,7 +87,10 @@ float margin_at(Front& front, const GoldenGreedy& golden, size_t place) {
 
 TEST_P(GoldenWorld, greedy_tokens_are_those_of_transformers_wherever_the_margin_is_clear) {
   Front front(options());
-  for (const GoldenGreedy& golden : golden_.greedy) {
+  // The reference takes a hundred times as long; its logits are compared in full above.
+  const size_t step = GetParam().isa == Isa::kReference ? 4 : 1;
+  for (size_t i = 0; i < golden_.greedy.size(); i += step) {
+    const GoldenGreedy& golden = golden_.greedy[i];
     const Generation generation =
         generate(front, {.prompt = golden.prompt,
                          .max_tokens = golden_.eos.empty() ? static_cast<int64_t>(golden.continuation.size()) : 150,

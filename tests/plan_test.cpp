@@ -101,6 +101,14 @@ TEST(PlanCommand, says_which_kernel_each_operation_has_and_why_not_another) {
   EXPECT_NE(text.out.find("kernels of this CPU, --math split"), std::string::npos) << text.out;
 }
 
+TEST(PlanCommand, plans_for_a_mixture_of_gguf_types_and_says_that_it_is_about) {
+  const json plan = plan_of("llama-3.1-8b", 3, {"--format", "Q4_K_M", "--kernels"});
+  EXPECT_EQ(plan["format"], "q4_k_m");
+  EXPECT_NE(plan["format_source"].get<std::string>().find("about"), std::string::npos) << plan["format_source"];
+  EXPECT_EQ(plan["kernels"][0]["format"], "Q4_K");
+  EXPECT_EQ(plan["kernels"][1]["format"], "Q6_K");
+}
+
 TEST(PlanCommand, writes_a_picture) {
   const TemporaryFolder folder;
   const std::filesystem::path svg = folder / "who.svg";
@@ -134,6 +142,7 @@ TEST(PlanCommand, says_in_one_line_what_is_wrong) {
             std::string::npos);
   EXPECT_NE(refusal({"--format", "fp2"}, 2).find("fp2 is no format that coprime knows; expected one of bf16"),
             std::string::npos);
+  EXPECT_NE(refusal({"--format", "q4_k_s"}, 2).find("q6_k, q4_k_m, q5_k_m"), std::string::npos);
   EXPECT_NE(refusal({"--svg", kModel + "/config.json"}, 2).find("this run reads it"), std::string::npos);
   const std::string links = (folder / "links.json").string();
   std::ofstream(links) << R"({"links": [{"link": "1g"}]})";

@@ -8,6 +8,7 @@
 #include "cli/progress_line.h"
 #include "tools/padding_gate.h"
 #include "tools/partial_results.h"
+#include "tools/run_facts.h"
 
 namespace coprime {
 namespace {
@@ -39,6 +40,16 @@ EvalOptions eval_options(const WorldSettings& world, const EvalSettings& setting
           .chat_options = settings.chat_options};
 }
 
+// Those that change results and are none of EvalOptions.
+RunFacts settings_of(const WorldSettings& world) {
+  return {{"pad_for", std::to_string(world.pad_for)},
+          {"mlp_width", std::to_string(world.mlp_width)},
+          {"math", world.math},
+          {"kv", world.kv},
+          {"isa", world.isa},
+          {"exact", world.exact ? "yes" : "no"}};
+}
+
 }  // namespace
 
 void run_eval_command(const WorldSettings& world, const EvalSettings& settings) {
@@ -46,16 +57,18 @@ void run_eval_command(const WorldSettings& world, const EvalSettings& settings) 
   uint64_t data_hash = 0;
   const std::vector<Question> questions = read_questions(settings.data, settings.limit, &data_hash);
   std::map<int64_t, Answer> base;
-  if (!settings.against.empty()) base = read_answers(settings.against);
-  if (!settings.out.empty()) check_output_flag("--out", settings.out, {world.model, settings.data, settings.against});
-
-  std::string key;
-  if (!settings.out.empty()) {
-    key = run_key(options, data_hash,
-                  fmt::format("padded for {}, MLP {}, math {}, kv {}, isa {}{}", world.pad_for, world.mlp_width,
-                              world.math, world.kv, world.isa, world.exact ? ", exact" : ""));
+  RunFacts base_facts;
+  if (!settings.against.empty()) {
+    base = read_answers(settings.against);
+    base_facts = read_facts(settings.against);
   }
-  PartialResults partial(settings.out, key);
+  if (!settings.out.empty()) {
+    for (const std::filesystem::path& out : {std::filesystem::path(settings.out), facts_path(settings.out)})
+      check_output_flag("--out", out, {world.model, settings.data, settings.against});
+  }
+
+  const RunFacts facts = run_facts(options, data_hash, settings_of(world));
+  PartialResults partial(settings.out, one_line(facts));
   if (!partial.known().empty())
     fmt::print(stderr, "{} answers taken from {}\n", partial.known().size(), partial.path());
   EvalRun run;
@@ -74,6 +87,7 @@ void run_eval_command(const WorldSettings& world, const EvalSettings& settings) 
     std::string lines;
     for (const Answer& answer : run.answers) lines += answer_line(answer);
     write_output(settings.out, lines);
+    write_output(facts_path(settings.out), facts_json(facts, run));
     if (const size_t later = partial.finish(questions.size()); later > 0)
       fmt::print(stderr, "{} is kept: it holds {} answers to questions after --limit\n", partial.path(), later);
   }
@@ -84,7 +98,8 @@ void run_eval_command(const WorldSettings& world, const EvalSettings& settings) 
   if (run.seconds > 0)
     text += fmt::format("speed    {} tokens in {:.1f} s, {:.0f} a second\n", run.tokens, run.seconds,
                         static_cast<double>(run.tokens) / run.seconds);
-  if (!settings.against.empty()) text += compare_answers(base, run.answers).text();
+  if (!settings.against.empty())
+    text += facts_that_differ(base_facts, facts) + compare_answers(base, run.answers).text();
   print(text);
 }
 

@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "cli/chat_input.h"
 #include "cli/commands.h"
 #include "cli/outputs.h"
 #include "cli/prompt_progress.h"
@@ -16,27 +17,19 @@
 #include "engine/generation.h"
 #include "engine/generation_config.h"
 #include "engine/stop_matcher.h"
-#include "template/chat_template.h"
 #include "tokenizer/tokenizer.h"
 
 namespace coprime {
 namespace {
 
-std::vector<int32_t> encode_chat(const Tokenizer& tokenizer, const std::string& model,
-                                 const GenerateSettings& settings) {
-  if (settings.chat && settings.chat->empty()) fail(ErrorKind::kUsage, "--chat is empty: give a message");
-  const std::string conversation =
-      settings.chat ? conversation_of(*settings.chat) : read_text_input(*settings.messages);
-  const ChatTemplate chat = ChatTemplate::open(model);
-  const RenderedChat rendered = chat.render(conversation, settings.chat ? "--chat" : *settings.messages,
-                                            {.variables = settings.chat_options, .now = local_time()});
-  return tokenizer.encode(rendered.text, rendered.foreign, rendered.structure);
-}
-
 std::vector<int32_t> encode_prompt(const Tokenizer& tokenizer, const std::string& model,
                                    const GenerateSettings& settings) {
-  if (settings.chat || settings.messages) return encode_chat(tokenizer, model, settings);
-  if (!settings.chat_options.empty())
+  if (settings.chat.given()) {
+    const ChatTemplate chat = ChatTemplate::open(model);
+    const RenderedChat rendered = render_chat(chat, settings.chat);
+    return tokenizer.encode(rendered.text, rendered.foreign, rendered.structure);
+  }
+  if (!settings.chat.options.empty())
     fail(ErrorKind::kUsage, "--chat-options goes with --chat or --messages: there is no template here");
   const std::string text = settings.prompt ? *settings.prompt : read_text_input(*settings.prompt_file);
   if (text.empty()) fail(ErrorKind::kUsage, "the prompt is empty: give at least one character");

@@ -3,9 +3,11 @@
 
 #include <fcntl.h>
 
+#include <algorithm>
 #include <csignal>
 #include <cstdio>
 #include <cstring>
+#include <functional>
 #include <new>
 
 #include "base/error.h"
@@ -21,102 +23,107 @@ int report(const std::exception& error, coprime::ErrorKind kind) {
   return coprime::exit_code(kind);
 }
 
+// What a person can ask for.
+struct Command {
+  const char *name, *help, *group;
+  std::function<void(CLI::App&)> add_flags;
+  std::function<int()> run;                    // the exit code
+  coprime::RanksSettings* launched = nullptr;  // of a command whose ranks mpirun or srun may start
+  CLI::App* app = nullptr;
+};
+
+constexpr const char* kModels = "Running models";
+constexpr const char* kPlans = "Before that";
+constexpr const char* kLinks = "Ranks and links";
+
+template <class... Settings>
+std::function<int()> done(void (*run)(const Settings&...), const Settings&... settings) {
+  return [run, &settings...] {
+    run(settings...);
+    return 0;
+  };
+}
+
 int run(int argc, char** argv) {
+  using namespace coprime;
+  WorldSettings world;
+  GenerateSettings generate;
+  EvalSettings eval;
+  GateSettings gate;
+  LogitsSettings logits;
+  BenchSettings bench;
+  TokenizeSettings tokenize;
+  PlanSettings plan;
+  ProbeSettings probe;
+  CheckSettings check;
+  SynthSettings synth;
+  QuantizeSettings quantize;
+  LinkSettings link;
+  RankSettings rank;
+  KeySettings key;
+  // Flags of its own, then those of the world that it starts.
+  const auto flags = [&](auto add, auto& settings) { return [add, &settings](CLI::App& app) { add(app, settings); }; };
+  const auto in_world = [&](auto add, auto& settings) {
+    return [add, &settings, &world](CLI::App& app) {
+      add(app, settings);
+      add_world_flags(app, world);
+    };
+  };
+  std::vector<Command> commands = {
+      {"generate", "continue a text, or answer, streaming", kModels, in_world(add_generate_flags, generate),
+       done(run_generate, world, generate), &world.ranks},
+      {"eval", "accuracy on questions with known answers", kModels, in_world(add_eval_flags, eval),
+       done(run_eval_command, world, eval), &world.ranks},
+      {"bench", "speed of prefill and decode beside the memory's", kModels, in_world(add_bench_flags, bench),
+       done(run_bench, world, bench), &world.ranks},
+      {"logits", "teacher-forced logits of given ids", kModels, in_world(add_logits_flags, logits),
+       done(run_logits, world, logits), &world.ranks},
+      {"tokenize", "ids out of a text or a conversation, and back", kModels, flags(add_tokenize_flags, tokenize),
+       done(run_tokenize, tokenize)},
+      {"plan", "what a split holds, moves and costs, before the hardware is there", kPlans, flags(add_plan_flags, plan),
+       done(run_plan, plan)},
+      {"probe", "measure this host for plan --machine", kPlans, flags(add_probe_flags, probe), done(run_probe, probe)},
+      {"check", "which tensors a rank count pads, and whether the files fit", kPlans, flags(add_check_flags, check),
+       done(run_check, check)},
+      {"gate", "acceptance of a padded geometry beside the stock one (an exchange between ranks: coprime link)", kPlans,
+       in_world(add_gate_flags, gate), [&] { return run_gate_command(world, gate); }, &world.ranks},
+      {"synth", "make a checkpoint with random weights, of any shape", kPlans, flags(add_synth_flags, synth),
+       done(run_synth, synth)},
+      {"quantize", "write a model's weights in MXFP4 or FP8", kPlans, flags(add_quantize_flags, quantize),
+       done(run_quantize, quantize)},
+      {"link", "measure what joins the ranks of this host and others, and what follows", kLinks,
+       flags(add_link_flags, link), done(run_link, link), &link.ranks},
+      {"rank", "serve one rank of a world on another host", kLinks, flags(add_rank_flags, rank),
+       [&] { return run_rank_command(rank); }},
+      {"key", "make a key file for the hosts of a world", kLinks, flags(add_key_flags, key), done(run_key, key)},
+  };
+
   CLI::App app{"coprime runs an open LLM tensor-parallel on any number of ranks."};
   app.set_version_flag("--version", std::string("coprime ") + COPRIME_VERSION);
-  app.set_config("--config", "", "a file of settings, name = value, by command");
+  app.set_config("--settings", "", "a file of settings: generate.ranks = 3, or ranks = 3 below a line [generate]");
   app.require_subcommand(1);
-
-  coprime::WorldSettings world;
-  coprime::GenerateSettings generate;
-  coprime::LogitsSettings logits;
-  coprime::BenchSettings bench;
-  coprime::LinkSettings link;
-  CLI::App* generate_command = app.add_subcommand("generate", "continue a text, streaming");
-  coprime::add_world_flags(*generate_command, world);
-  coprime::add_generate_flags(*generate_command, generate);
-  coprime::EvalSettings eval;
-  coprime::GateSettings gate;
-  CLI::App* eval_command = app.add_subcommand("eval", "accuracy on questions with known answers");
-  coprime::add_world_flags(*eval_command, world);
-  coprime::add_eval_flags(*eval_command, eval);
-  CLI::App* gate_command = app.add_subcommand("gate", "what a padded geometry does to accuracy, kernels and speed");
-  coprime::add_world_flags(*gate_command, world);
-  coprime::add_gate_flags(*gate_command, gate);
-  coprime::TokenizeSettings tokenize;
-  CLI::App* tokenize_command = app.add_subcommand("tokenize", "ids out of text, and back");
-  coprime::add_tokenize_flags(*tokenize_command, tokenize);
-  CLI::App* logits_command = app.add_subcommand("logits", "teacher-forced logits of given ids");
-  coprime::add_world_flags(*logits_command, world);
-  coprime::add_logits_flags(*logits_command, logits);
-  CLI::App* bench_command = app.add_subcommand("bench", "speed of prefill and decode beside the memory's");
-  coprime::add_world_flags(*bench_command, world);
-  coprime::add_bench_flags(*bench_command, bench);
-  CLI::App* link_command =
-      app.add_subcommand("link", "measure what joins the ranks of this host and others, and what follows");
-  coprime::add_link_flags(*link_command, link);
-
-  coprime::PlanSettings plan;
-  coprime::ProbeSettings probe;
-  CLI::App* plan_command =
-      app.add_subcommand("plan", "what a split holds, moves and costs, before the hardware is there");
-  coprime::add_plan_flags(*plan_command, plan);
-  CLI::App* probe_command = app.add_subcommand("probe", "measure this host for plan --machine");
-  coprime::add_probe_flags(*probe_command, probe);
-  coprime::SynthSettings synth;
-  CLI::App* synth_command = app.add_subcommand("synth", "make a checkpoint with random weights, of any shape");
-  coprime::add_synth_flags(*synth_command, synth);
-  coprime::CheckSettings check;
-  CLI::App* check_command = app.add_subcommand("check", "which tensors a rank count pads, and whether the files fit");
-  coprime::add_check_flags(*check_command, check);
-
-  coprime::QuantizeSettings quantize;
-  CLI::App* quantize_command = app.add_subcommand("quantize", "write a model's weights in MXFP4 or FP8");
-  coprime::add_quantize_flags(*quantize_command, quantize);
-
-  coprime::RankSettings rank;
-  coprime::KeySettings key;
-  CLI::App* rank_command = app.add_subcommand("rank", "serve one rank of a world on another host");
-  coprime::add_rank_flags(*rank_command, rank);
-  CLI::App* key_command = app.add_subcommand("key", "make a key file for the hosts of a world");
-  coprime::add_key_flags(*key_command, key);
-
-  for (CLI::App* command : app.get_subcommands({})) {
-    command->fallthrough();  // --config may stand behind the command, too
-    command->allow_config_extras(CLI::config_extras_mode::error);
-  }
   app.allow_config_extras(CLI::config_extras_mode::error);
-
+  for (Command& command : commands) {
+    command.app = app.add_subcommand(command.name, command.help)->group(command.group);
+    command.add_flags(*command.app);
+    command.app->fallthrough();  // --settings may stand behind the command, too
+    command.app->allow_config_extras(CLI::config_extras_mode::error);
+  }
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success& success) {  // --help, --version
     return app.exit(success);
   } catch (const CLI::ParseError& error) {
-    std::fprintf(stderr, "coprime: %s\n", coprime::usage_error(app, error).c_str());
-    return coprime::exit_code(coprime::ErrorKind::kUsage);
+    std::fprintf(stderr, "coprime: %s\n", usage_error(app, error).c_str());
+    return exit_code(ErrorKind::kUsage);
   }
-  if (key_command->parsed()) coprime::run_key(key);
-  if (synth_command->parsed()) coprime::run_synth(synth);
-  if (rank_command->parsed()) return coprime::run_rank_command(rank);
-  if (check_command->parsed()) coprime::run_check(check);
-  if (quantize_command->parsed()) coprime::run_quantize(quantize);
-  if (tokenize_command->parsed()) coprime::run_tokenize(tokenize);
-  if (plan_command->parsed()) coprime::run_plan(plan);
-  if (probe_command->parsed()) coprime::run_probe(probe);
-  if (generate_command->parsed() || eval_command->parsed() || gate_command->parsed() || logits_command->parsed() ||
-      bench_command->parsed() || link_command->parsed()) {
-    coprime::RanksSettings& ranks = link_command->parsed() ? link.ranks : world.ranks;
-    const auto process = ranks.launched();
-    if (process) ranks.meet_by_pmix();
-    if (process && process->rank > 0) return coprime::run_launched_rank(ranks, *process);
+  const Command& command = *std::ranges::find_if(commands, [](const Command& each) { return each.app->parsed(); });
+  if (command.launched != nullptr) {
+    const auto process = command.launched->launched();
+    if (process) command.launched->meet_by_pmix();
+    if (process && process->rank > 0) return run_launched_rank(*command.launched, *process);
   }
-  if (eval_command->parsed()) coprime::run_eval_command(world, eval);
-  if (gate_command->parsed()) return coprime::run_gate_command(world, gate);
-  if (generate_command->parsed()) coprime::run_generate(world, generate);
-  if (logits_command->parsed()) coprime::run_logits(world, logits);
-  if (bench_command->parsed()) coprime::run_bench(world, bench);
-  if (link_command->parsed()) coprime::run_link(link);
-  return 0;
+  return command.run();
 }
 
 }  // namespace

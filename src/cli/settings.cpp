@@ -30,6 +30,9 @@ CLI::Option* add(CLI::App& app, const std::string& name, T& value, const std::st
   return option->envname(variable);
 }
 
+// What is added to `app` from here on stands under this title in --help.
+void begin_group(CLI::App& app, const std::string& title) { app.option_defaults()->group(title); }
+
 // The whole text a finite number from least to most.
 template <class T>
 CLI::Validator in_range(T least, T most) {
@@ -59,6 +62,7 @@ void add_verbs_flags(CLI::App& app, VerbsChoice& choice, const std::string& othe
 
 // `count`: what --ranks says of their number.
 void add_ranks_flags(CLI::App& app, RanksSettings& s, int least, const std::string& count) {
+  begin_group(app, "Ranks and what joins them");
   add(app, "--ranks", s.ranks, count)->check(in_range(least, kMaxRanks));
   add(app, "--link", s.link, "what joins the ranks; auto: the best that each two have")
       ->check(CLI::IsMember({"auto", "shm", "tcp", "verbs", "ucx"}))
@@ -70,6 +74,8 @@ void add_ranks_flags(CLI::App& app, RanksSettings& s, int least, const std::stri
   add(app, "--port", s.port, "rank r listens for the others on this port plus r; 0: any")
       ->check(in_range(0, 65519))
       ->capture_default_str();
+  add(app, "--wire-auth", s.wire_auth, "a keyed hash with every message between hosts; costs time a gate");
+  begin_group(app, "Ranks of other hosts");
   add(app, "--listen", s.listen, "HOST:PORT where ranks of other hosts join; beyond the loopback with --key-file");
   add(app, "--key-file", s.key_file, "key of the world, made by coprime key, the same on all hosts");
   add(app, "--remote", s.remote, "how many of the ranks join from elsewhere (coprime rank --join)")
@@ -81,10 +87,17 @@ void add_ranks_flags(CLI::App& app, RanksSettings& s, int least, const std::stri
   add(app, "--join-timeout", s.join_timeout, "seconds that all ranks have to join")
       ->check(in_range(1, 86400))
       ->capture_default_str();
-  add(app, "--wire-auth", s.wire_auth, "a keyed hash with every message between hosts; costs time a gate");
   add(app, "--launcher", s.launcher, "auto: ranks and world from mpirun or srun, if they started this process")
       ->check(CLI::IsMember({"auto", "none"}))
       ->capture_default_str();
+}
+
+// `input`: of whose flags one is to be given.
+void add_chat_flags(CLI::Option_group& input, CLI::App& app, ChatSettings& s) {
+  add(input, "--chat", s.message, "a user's message, put in the form of the model's chat template");
+  add(input, "--messages", s.file,
+      "JSON file of a conversation: a list of messages, or an object with messages, tools and more for the template");
+  add(app, "--chat-options", s.options, "a JSON object for the chat template: {\"enable_thinking\": false}");
 }
 
 void add_question_flags(CLI::App& app, EvalSettings& s) {
@@ -108,11 +121,13 @@ void print_report(const std::string& line) {
 }
 
 void add_world_flags(CLI::App& app, WorldSettings& s) {
+  begin_group(app, "Options");
   add(app, "--model", s.model, "the model: a folder with config.json, safetensors and tokenizer.json, or a GGUF file")
       ->required();
   add_ranks_flags(
       app, s.ranks, 1,
       "number of ranks, 1 to 16, any of them [as many as come from elsewhere, or one a NUMA node of this host]");
+  begin_group(app, "Arithmetic and geometry");
   add(app, "--threads", s.threads, "threads a rank; 0 shares the cores out")
       ->check(in_range(0, 1024))
       ->capture_default_str();
@@ -135,6 +150,7 @@ void add_world_flags(CLI::App& app, WorldSettings& s) {
       ->check(in_range(1, 65536))
       ->capture_default_str();
   add(app, "--isa", s.isa, "limit of the instruction set")->check(is_isa())->capture_default_str();
+  begin_group(app, "Looking into a run");
   add(app, "--hash-gates", s.hash_gates, "debugging: compare every gate's result between the ranks");
   add(app, "--gate-profile", s.gate_profile,
       fmt::format("each rank's mean times to post and to wait, by kind of gate, every {} gates, on standard error",
@@ -146,12 +162,10 @@ void add_world_flags(CLI::App& app, WorldSettings& s) {
 void add_generate_flags(CLI::App& app, GenerateSettings& s) {
   CLI::Option_group* prompt = app.add_option_group("prompt");
   add(*prompt, "--prompt", s.prompt, "text to continue");
-  add(*prompt, "--chat", s.chat, "a user's message, put in the form of the model's chat template");
-  add(*prompt, "--messages", s.messages,
-      "JSON file of a conversation: a list of messages, or an object with messages, tools and more for the template");
+  add_chat_flags(*prompt, app, s.chat);
   add(*prompt, "--prompt-file", s.prompt_file, "file with the text to continue; - is standard input");
   prompt->require_option(1);
-  add(app, "--chat-options", s.chat_options, "a JSON object for the chat template: {\"enable_thinking\": false}");
+  begin_group(app, "Sampling");
   add(app, "--max-tokens", s.max_tokens, "0: to the end of the context")
       ->check(in_range(int64_t{0}, kMaxCount))
       ->capture_default_str();
@@ -165,9 +179,11 @@ void add_generate_flags(CLI::App& app, GenerateSettings& s) {
       ->take_all()
       ->check(CLI::Validator(
           [](const std::string& text) { return text.empty() ? "a stop text has a character at least" : ""; }, ""));
+  begin_group(app, "Looking into a run");
   add(app, "--stats", s.stats, "a table of geometry, memory, speed and gates, on standard error");
   add(app, "--trace", s.trace,
       "file to write: what all ranks did in the first step and in a step of decode, for ui.perfetto.dev");
+  begin_group(app, "Options");
   add(app, "--json", s.json, "one JSON object instead of the streaming text");
 }
 
@@ -176,6 +192,7 @@ void add_tokenize_flags(CLI::App& app, TokenizeSettings& s) {
   CLI::Option_group* input = app.add_option_group("input");
   add(*input, "--text", s.text, "the text, or with --decode its ids: \"1 2 3\"");
   add(*input, "--jsonl", s.jsonl, "file with a line {\"text\"} each, or with --decode {\"ids\"}; - is standard input");
+  add_chat_flags(*input, app, s.chat);
   input->require_option(1);
   add(app, "--decode", s.decode, "from ids to text");
 }
@@ -215,6 +232,7 @@ void add_bench_flags(CLI::App& app, BenchSettings& s) {
 
 void add_link_flags(CLI::App& app, LinkSettings& s) {
   add_ranks_flags(app, s.ranks, 2, "number of ranks [as many as come from elsewhere, two at least]");
+  begin_group(app, "Options");
   add(app, "--sizes", s.sizes, "bytes of a vector, with K or M for KiB or MiB [4K,8K,16K,24K,48K,64K,1M,16M]")
       ->delimiter(',');
   add(app, "--repeat", s.repeat, "transfers of each sort up to 64 KiB; fewer of larger ones")
@@ -229,7 +247,8 @@ void add_plan_flags(CLI::App& app, PlanSettings& s) {
   add(app, "--model", s.model, "a folder with config.json (weights need not be there), a GGUF file, or a name")
       ->required();
   add(app, "--ranks", s.ranks, "number of ranks, any from 1 to 16")->required()->check(in_range(1, kMaxRanks));
-  add(app, "--format", s.format, "of the weights: bf16, mxfp4, fp8-block, fp8-channel, q4_k, ... [as the model says]");
+  add(app, "--format", s.format,
+      "of the weights: bf16, mxfp4, fp8-block, fp8-channel, q4_0, q4_k_m, ... [as the model says]");
   add(app, "--drafter", s.drafter, "folder of a drafter that is padded with the model");
   add(app, "--pad-for", s.pad_for, "widen the geometry for this many ranks; 0: as many as run")
       ->check(in_range(0, kMaxRanks))

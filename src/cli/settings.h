@@ -1,4 +1,4 @@
-// Everything that a person can set, with its default: filled from flags, a file (--config) and COPRIME_* variables by
+// Everything that a person can set, with its default: filled from flags, a file (--settings) and COPRIME_* variables by
 // one table (settings.cpp). Nothing below cli/ reads the environment.
 #pragma once
 
@@ -61,9 +61,17 @@ struct KeySettings {
   std::string file;
 };
 
+// A conversation: of --chat or of the file of --messages.
+struct ChatSettings {
+  std::optional<std::string> message, file;
+  std::string options;  // JSON
+
+  bool given() const { return message || file; }
+};
+
 struct GenerateSettings {
-  std::optional<std::string> prompt, chat, messages, prompt_file;
-  std::string chat_options;                         // JSON
+  std::optional<std::string> prompt, prompt_file;
+  ChatSettings chat;
   std::optional<double> temperature, top_p, min_p;  // unset: generation_config.json
   std::optional<int> top_k;
   std::optional<uint64_t> seed;  // unset: random
@@ -76,6 +84,7 @@ struct GenerateSettings {
 struct TokenizeSettings {
   std::string model;
   std::optional<std::string> text, jsonl;
+  ChatSettings chat;
   bool decode = false;
 };
 

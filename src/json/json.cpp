@@ -11,20 +11,22 @@ namespace {
 
 using simdjson::dom::element;
 
+// What is to be done about a file; a request's writer knows.
+std::string_view remedy(ErrorKind kind, std::string_view text) { return kind == ErrorKind::kUsage ? "" : text; }
+
 // Depth is bounded by the parser.
-void refuse_duplicates(element value, const std::string& where) {
+void refuse_duplicates(element value, const std::string& where, ErrorKind kind) {
   simdjson::dom::array array;
   simdjson::dom::object object;
   if (value.get(array) == simdjson::SUCCESS) {
-    for (element item : array) refuse_duplicates(item, where);
+    for (element item : array) refuse_duplicates(item, where, kind);
   } else if (value.get(object) == simdjson::SUCCESS) {
     std::unordered_set<std::string_view> seen(object.size());
     for (const auto& field : object) {
-      if (!seen.insert(field.key).second) {
-        fail(ErrorKind::kModel, "{}: key {} stands twice in one object; the file is damaged or forged: fetch it again",
-             where, quoted(field.key));
-      }
-      refuse_duplicates(field.value, where);
+      if (!seen.insert(field.key).second)
+        fail(kind, "{}: key {} stands twice in one object{}", where, quoted(field.key),
+             remedy(kind, "; the file is damaged or forged: fetch it again"));
+      refuse_duplicates(field.value, where, kind);
     }
   }
 }
@@ -164,23 +166,30 @@ int64_t JsonObject::required_integer(std::string_view key, int64_t min, int64_t 
   return *value;
 }
 
-JsonDocument::JsonDocument(std::string_view text, const std::string& where, size_t depth) : where_(where) {
-  if (parser_.allocate(std::max<size_t>(text.size(), 64), depth) != simdjson::SUCCESS) {
-    fail(ErrorKind::kModel, "{}: {} bytes of JSON are more than can be read", where, text.size());
-  }
+JsonDocument::JsonDocument(std::string_view text, const std::string& where, size_t depth)
+    : JsonDocument(text, where, depth, ErrorKind::kModel) {
+  if (top_.get(root_) != simdjson::SUCCESS)
+    fail(ErrorKind::kModel, "{}: the JSON is {}; expected an object", where, describe(top_));
+}
+
+JsonDocument JsonDocument::of_request(std::string_view text, const std::string& where) {
+  return {text, where, kRequestDepth, ErrorKind::kUsage};
+}
+
+JsonDocument::JsonDocument(std::string_view text, const std::string& where, size_t depth, ErrorKind kind)
+    : where_(where) {
+  if (parser_.allocate(std::max<size_t>(text.size(), 64), depth) != simdjson::SUCCESS)
+    fail(kind, "{}: {} bytes of JSON are more than can be read", where, text.size());
   const simdjson::error_code error = parser_.parse(text.data(), text.size()).get(top_);
   if (error == simdjson::DEPTH_ERROR) {
-    fail(ErrorKind::kModel, "{}: {} bytes that are not JSON of at most {} levels, one in another", where, text.size(),
-         depth);
+    fail(kind, "{}: {} bytes that are not JSON of at most {} levels, one in another", where, text.size(), depth);
   }
   if (error != simdjson::SUCCESS) {
-    fail(ErrorKind::kModel, "{}: {} bytes that are not JSON ({}); is the file cut short? fetch it again", where,
-         text.size(), simdjson::error_message(error));
+    fail(kind, "{}: {} bytes that are not JSON ({}){}", where, text.size(), simdjson::error_message(error),
+         remedy(kind, "; is the file cut short? fetch it again"));
   }
-  if (top_.get(root_) != simdjson::SUCCESS) {
-    fail(ErrorKind::kModel, "{}: the JSON is {}; expected an object", where, describe(top_));
-  }
-  refuse_duplicates(top_, where);
+  refuse_duplicates(top_, where, kind);
+  if (top_.is_object()) root_ = top_.get_object().value_unsafe();
 }
 
 std::string read_text_file(const std::filesystem::path& path, int64_t max_bytes) {

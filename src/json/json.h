@@ -15,6 +15,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/error.h"
 #include "base/printable.h"
 
 namespace coprime {
@@ -80,14 +81,20 @@ class JsonObject {
 class JsonDocument {
  public:
   static constexpr size_t kDepth = 32;  // of configs, headers, indices
+  static constexpr size_t kRequestDepth = 128;
 
   // Error(kModel) for anything but one well-formed object of at most `depth` levels. `where` names the text in errors.
   JsonDocument(std::string_view text, const std::string& where, size_t depth = kDepth);
+  // What a person or a client wrote: any value at the top, at most kRequestDepth levels, and the errors are
+  // Error(kUsage). root() is for objects alone.
+  static JsonDocument of_request(std::string_view text, const std::string& where);
 
   JsonObject root() const { return JsonObject(root_, where_ + ": "); }
   JsonNode node() const { return JsonNode(top_, where_); }
 
  private:
+  JsonDocument(std::string_view text, const std::string& where, size_t depth, ErrorKind kind);
+
   std::string where_;
   simdjson::dom::parser parser_;  // holds the document
   simdjson::dom::element top_;

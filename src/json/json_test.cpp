@@ -50,6 +50,22 @@ TEST(Json, a_key_that_stands_twice_anywhere_is_refused) {
     EXPECT_NE(refusal(text).find("key \"a\" stands twice in one object"), std::string::npos) << text;
 }
 
+TEST(Json, of_a_request_may_be_any_value_and_its_faults_are_the_callers) {
+  EXPECT_EQ(JsonDocument::of_request("[1, {\"a\": 2}]", "the request").node().items()[1].path(), "the request[1]");
+  EXPECT_EQ(JsonDocument::of_request("{\"a\": 2}", "the request").root().number("a"), 2);
+  for (const auto& [text, words] : {std::pair("[", "the request: 1 bytes that are not JSON ("),
+                                    {R"([{"a": {"b": 1, "b": 1}}])", "the request: key \"b\" stands twice"}}) {
+    try {
+      JsonDocument::of_request(text, "the request");
+      ADD_FAILURE() << text;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::kUsage);
+      EXPECT_TRUE(std::string_view(error.what()).starts_with(words)) << error.what();
+      EXPECT_EQ(std::string_view(error.what()).find("fetch"), std::string_view::npos) << error.what();
+    }
+  }
+}
+
 TEST(Json, a_value_of_another_type_or_range_is_named_with_what_it_is) {
   constexpr const char* kText = R"({"a": "x", "n": 7, "big": 18446744073709551615})";
   EXPECT_EQ(refusal(kText, [](const JsonNode& n) { n.need("a").integer(0, 9); }),

@@ -73,8 +73,9 @@ Parameters read_in_step(const ModelNumbers& m, const RankLoad& load, int64_t bat
 }
 
 double weight_bytes(const Parameters& p, const PlanFormat& format) {
-  return ((p.attention + p.linear + p.mlp + p.experts) * format.bits +
-          (p.other + p.embedding + p.head) * format.other_bits) /
+  const bool table = format.table_bits > 0 && p.head > 0;  // the embedding has a type of its own
+  return ((p.attention + p.linear + p.mlp + p.experts) * format.bits + (p.other + p.head) * format.other_bits +
+          p.embedding * (table ? format.table_bits : format.other_bits)) /
          8;
 }
 

@@ -1,8 +1,11 @@
 #include "plan/plan_format.h"
 
+#include <algorithm>
 #include <array>
+#include <cctype>
 
 #include "base/error.h"
+#include "plan/load.h"
 
 namespace coprime {
 namespace {
@@ -28,6 +31,41 @@ constexpr auto kFormats = std::to_array<PlanFormat>({
     {"q6_k", "Q6_K", 6.5625, 6.5625, 32, 1, true},
 });
 
+std::string lower(std::string_view name) {
+  std::string result(name);
+  std::ranges::transform(result, result.begin(), [](unsigned char c) { return std::tolower(c); });
+  return result;
+}
+
+struct Mixture {
+  std::string_view name, title;
+  double bits, more;  // of an element of its two types
+};
+constexpr Mixture kMixtures[] = {{"q4_k_m", "Q4_K_M", 4.5, 6.5625}, {"q5_k_m", "Q5_K_M", 5.5, 6.5625}};
+
+// Of how many layers the value and down projections have the type of more bits: llama.cpp's use_more_bits().
+int64_t layers_with_more(int64_t layers) {
+  int64_t count = 0;
+  for (int64_t i = 0; i < layers; ++i) count += i < layers / 8 || i >= 7 * layers / 8 || (i - layers / 8) % 3 == 2;
+  return count;
+}
+
+PlanFormat mixed(const Mixture& mixture, const ModelNumbers& model) {
+  const Parameters all = parameters_of(model, whole_load(model));
+  const double projections = all.attention + all.linear + all.mlp + all.experts;
+  const auto real = [](int64_t count) { return static_cast<double>(count); };
+  const double values =
+      model.latent() ? 0 : real(model.attention_layers * model.kv_heads * model.head_dim * model.hidden);
+  const double down = (all.mlp + all.experts) / real(model.mlp_matrices);
+  const double share = real(layers_with_more(model.layers)) / real(model.layers) * (values + down) / projections;
+  return {.name = mixture.name,
+          .title = mixture.title,
+          .bits = mixture.bits + share * (mixture.more - mixture.bits),
+          .other_bits = mixture.more,
+          .mlp_unit = 32,
+          .table_bits = mixture.bits};
+}
+
 }  // namespace
 
 std::span<const PlanFormat> plan_formats() { return kFormats; }
@@ -35,10 +73,18 @@ std::span<const PlanFormat> plan_formats() { return kFormats; }
 const PlanFormat& plan_format(std::string_view name) {
   std::string names;
   for (const PlanFormat& format : kFormats) {
-    if (format.name == name) return format;
-    names += (names.empty() ? "" : ", ") + std::string(format.name);
+    if (format.name == lower(name)) return format;
+    names += std::string(format.name) + ", ";
   }
+  for (const Mixture& mixture : kMixtures) names += std::string(mixture.name) + ", ";
+  names.resize(names.size() - 2);
   fail(ErrorKind::kUsage, "{} is no format that coprime knows; expected one of {}", name, names);
+}
+
+PlanFormat plan_format(std::string_view name, const ModelNumbers& model) {
+  for (const Mixture& mixture : kMixtures)
+    if (mixture.name == lower(name)) return mixed(mixture, model);
+  return plan_format(name);
 }
 
 }  // namespace coprime

@@ -7,6 +7,8 @@
 #include <string>
 #include <string_view>
 
+#include "plan/model_numbers.h"
+
 namespace coprime {
 
 struct PlanFormat {
@@ -17,10 +19,15 @@ struct PlanFormat {
   int64_t mlp_unit = 16;   // DESIGN: what the kernels and the scales of a rank's share need
   int64_t block = 1;       // of rows and columns that share a scale across heads
   bool runs = true;        // coprime's kernels compute with it
+  double table_bits = 0;   // of a mixture's embedding that is no head; 0: no mixture
 };
 
 std::span<const PlanFormat> plan_formats();
-// Error(kUsage) naming all of them.
+// In whatever case the name is written. Error(kUsage) naming all of them, and the mixtures.
 const PlanFormat& plan_format(std::string_view name);
+
+// Also of a mixture that llama.cpp makes of a model (q4_k_m, q5_k_m), by its rule for dense models: value and down
+// projections of half of the layers and the head in Q6_K, all else in one type.
+PlanFormat plan_format(std::string_view name, const ModelNumbers& model);
 
 }  // namespace coprime

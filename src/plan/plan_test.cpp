@@ -66,6 +66,17 @@ TEST(Plan, of_qwen_27b_on_three_ranks_has_the_known_geometry_and_overhead) {
 }
 
 // 16 attention layers of 2 KV heads a rank, keys and values of 256, f32.
+// As published: Meta-Llama-3.1-8B-Instruct-Q4_K_M.gguf has 4920739232 bytes, Q5_K_M 5732992416; 8 MB are the
+// vocabulary's.
+TEST(Plan, of_a_mixture_by_name_has_about_the_size_of_the_published_file) {
+  const ModelNumbers model = numbers_of(named_shape("llama-3.1-8b"));
+  const Parameters all = parameters_of(model, whole_load(model));
+  EXPECT_NEAR(weight_bytes(all, plan_format("Q4_K_M", model)) / 1e9, 4.91, 0.02);
+  EXPECT_NEAR(weight_bytes(all, plan_format("q5_k_m", model)) / 1e9, 5.72, 0.02);
+  EXPECT_EQ(plan_format("Q8_0", model).bits, 8.5);
+  EXPECT_THROW(plan_format("iq4_xs", model), Error);
+}
+
 TEST(Plan, counts_kv_state_and_slots_of_a_rank) {
   const Plan plan = make_plan(input_of(kQwen27, 3, "mxfp4"));
   const RankMemory& rank = plan.main().ranks[0];

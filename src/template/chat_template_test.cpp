@@ -188,6 +188,10 @@ TEST(Conversations, that_are_none_are_usage_errors) {
                            "[18446744073709551615]"}) {
     EXPECT_NE(error_of(echo, ErrorKind::kUsage, text).find("conversation"), std::string::npos) << text;
   }
+  for (const char* text :
+       {R"([{"role": "user", "role": "system"}])", R"({"messages": [], "messages": []})",
+        R"([{"role": "assistant", "tool_calls": [{"function": {"arguments": "{\"a\": 1, \"a\": 2}"}}]}])"})
+    EXPECT_NE(error_of(echo, ErrorKind::kUsage, text).find("stands twice in one object"), std::string::npos) << text;
   std::string deep;
   for (int i = 0; i < 900; ++i) deep += "[";
   for (int i = 0; i < 900; ++i) deep += "]";

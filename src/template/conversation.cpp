@@ -1,10 +1,9 @@
 #include "template/conversation.h"
 
-#include <simdjson.h>
-
 #include <algorithm>
 
 #include "base/error.h"
+#include "json/json.h"
 
 namespace coprime::templates {
 namespace {
@@ -15,13 +14,6 @@ using simdjson::dom::element_type;
 class Reader {
  public:
   explicit Reader(const std::string& where) : where_(where) {}
-
-  element parse(std::string_view json) {
-    element root;
-    if (const auto error = parser_.parse(json.data(), json.size()).get(root); error != simdjson::SUCCESS)
-      fail(ErrorKind::kUsage, "{}: this is no JSON: {}", where_, simdjson::error_message(error));
-    return root;
-  }
 
   Value value(element from) const {
     switch (from.type()) {
@@ -89,17 +81,14 @@ class Reader {
     }
     const Value* arguments = result.find("arguments");
     if (arguments == nullptr || !arguments->is_text() || arguments->as_text().empty()) return call;
-    simdjson::dom::parser parser;
-    const std::string& text = arguments->as_text().bytes();
-    element root;
-    if (parser.parse(text.data(), text.size()).get(root) != simdjson::SUCCESS || !root.is_object())
-      fail(ErrorKind::kUsage, "{}: message {}: a tool call's arguments are no JSON object", where_, index);
-    result.set(Text::own("arguments"), value(root));
+    const std::string where = fmt::format("{}: message {}: a tool call's arguments", where_, index);
+    const JsonDocument document = JsonDocument::of_request(arguments->as_text().bytes(), where);
+    if (!document.node().value().is_object()) fail(ErrorKind::kUsage, "{} are no JSON object", where);
+    result.set(Text::own("arguments"), value(document.node().value()));
     return Value::dict(std::move(result));
   }
 
   const std::string& where_;
-  simdjson::dom::parser parser_;
 };
 
 template <class F>
@@ -115,8 +104,9 @@ void with_where(const std::string& where, F read) {
 
 void read_conversation(std::string_view json, const std::string& where, Dict* variables) {
   with_where(where, [&] {
-    Reader reader(where);
-    const element root = reader.parse(json);
+    const Reader reader(where);
+    const JsonDocument document = JsonDocument::of_request(json, where);
+    const element root = document.node().value();
     if (!root.is_object()) return variables->set(Text::own("messages"), reader.messages(root));
     element messages;
     if (root["messages"].get(messages) != simdjson::SUCCESS)
@@ -130,8 +120,9 @@ void read_conversation(std::string_view json, const std::string& where, Dict* va
 
 void read_variables(std::string_view json, const std::string& where, Dict* variables) {
   with_where(where, [&] {
-    Reader reader(where);
-    const element root = reader.parse(json);
+    const Reader reader(where);
+    const JsonDocument document = JsonDocument::of_request(json, where);
+    const element root = document.node().value();
     if (!root.is_object()) fail(ErrorKind::kUsage, "{}: expected a JSON object, {{\"enable_thinking\": false}}", where);
     for (auto& [key, value] : reader.dict(root).entries) {
       if (key.bytes() == "messages")

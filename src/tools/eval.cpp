@@ -60,6 +60,30 @@ std::string text_of(const Tokenizer& tokenizer, const std::vector<int32_t>& ids,
   return text + stream.finish();
 }
 
+// "+0336.50dollars" -> "336.5"; none for what is no number, or more than one.
+std::optional<std::string> shortest_number(std::string_view text) {
+  const auto digits = [&] {
+    const size_t count = std::min(text.find_first_not_of("0123456789"), text.size());
+    const std::string_view found = text.substr(0, count);
+    text.remove_prefix(count);
+    return found;
+  };
+  const bool negative = text.starts_with('-');
+  if (negative || text.starts_with('+')) text.remove_prefix(1);
+  std::string_view whole = digits(), fraction;
+  if (text.starts_with('.')) {
+    text.remove_prefix(1);
+    fraction = digits();
+  }
+  if ((whole.empty() && fraction.empty()) || text.find_first_of("0123456789.,:/*^=+-") != text.npos)
+    return std::nullopt;
+  while (whole.starts_with('0')) whole.remove_prefix(1);
+  while (fraction.ends_with('0')) fraction.remove_suffix(1);
+  if (whole.empty() && fraction.empty()) return "0";
+  return fmt::format("{}{}{}{}", negative ? "-" : "", whole.empty() ? "0" : whole, fraction.empty() ? "" : ".",
+                     fraction);
+}
+
 Answer judged(int64_t id, const Question& question, const Tokenizer& tokenizer, const GreedyResult& result) {
   Answer answer{.id = id, .question = question.question, .answer = question.answer, .margins = result.margins};
   answer.output = text_of(tokenizer, result.ids, &answer.token_ends);
@@ -142,7 +166,7 @@ std::string final_answer(std::string_view text) {
     if (c != ' ' && c != '\t' && c != '\r' && c != ',' && c != '$') answer += c;
   }
   if (answer.ends_with('.')) answer.pop_back();
-  return answer;
+  return shortest_number(answer).value_or(answer);
 }
 
 std::string answer_line(const Answer& answer) {

@@ -22,8 +22,9 @@ struct Question {
 // else, or an answer without "####". With `hash`, of the lines of the whole file, also those after the limit.
 std::vector<Question> read_questions(const std::filesystem::path& path, size_t limit, uint64_t* hash = nullptr);
 
-// What stands behind the last "####", up to the line's end, without white space, thousands' commas, a dollar sign and a
-// full stop. Empty if there is none.
+// What stands behind the last "####", up to the line's end, without white space, thousands' commas, dollar signs and a
+// full stop; of a number, with or without a word behind it, the number in its shortest form: "$1,336.00 in all" is
+// "1336". Empty if there is none.
 std::string final_answer(std::string_view text);
 
 struct Answer {

@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "tools/padding_gate.h"
 #include "tools/partial_results.h"
+#include "tools/run_facts.h"
 
 namespace coprime {
 namespace {
@@ -100,6 +101,25 @@ TEST(FinalAnswer, is_what_stands_behind_the_last_mark) {
   EXPECT_EQ(final_answer("no mark 5"), "");
 }
 
+TEST(FinalAnswer, is_a_number_however_it_is_written) {
+  for (const char* text : {"#### $336.00", "#### 336", "#### 336.", "####336.0 ", "#### 336 dollars", "#### +336",
+                           "#### 0336", "#### $ 336.00.", "#### 336%"})
+    EXPECT_EQ(final_answer(text), "336") << text;
+  EXPECT_EQ(final_answer("#### -$1,200.50"), "-1200.5");
+  EXPECT_EQ(final_answer("#### .5"), "0.5");
+  EXPECT_EQ(final_answer("#### -0.0"), "0");
+  EXPECT_EQ(final_answer("#### 100"), "100");
+  EXPECT_EQ(final_answer("#### 1,000,000"), "1000000");
+}
+
+TEST(FinalAnswer, that_is_more_than_a_number_stays_as_it_is) {
+  EXPECT_EQ(final_answer("#### 3/4"), "3/4");
+  EXPECT_EQ(final_answer("#### 3 or 4"), "3or4");
+  EXPECT_EQ(final_answer("#### 1.2.3"), "1.2.3");
+  EXPECT_EQ(final_answer("#### 10:30"), "10:30");
+  EXPECT_EQ(final_answer("#### yes"), "yes");
+}
+
 class EvalFiles : public testing::Test {
  protected:
   EvalFiles() { std::filesystem::create_directories(folder_); }
@@ -184,14 +204,34 @@ TEST_F(EvalFiles, what_decides_the_answers_is_the_key_and_no_path) {
   std::filesystem::copy(kModel, copy);
   EvalOptions here = options(1), there = options(1);
   there.world.model = copy / "." / "";
-  const std::string key = run_key(here, 7, "math split");
-  EXPECT_EQ(run_key(there, 7, "math split"), key);
-  EXPECT_NE(run_key(there, 8, "math split"), key);
-  EXPECT_NE(run_key(there, 7, "math f32"), key);
+  const RunFacts split = {{"math", "split"}}, f32 = {{"math", "f32"}};
+  const RunFacts facts = run_facts(here, 7, split);
+  EXPECT_EQ(run_facts(there, 7, split), facts);
+  EXPECT_NE(run_facts(there, 8, split), facts);
+  EXPECT_NE(run_facts(there, 7, f32), facts);
+  EXPECT_EQ(one_line(facts).substr(0, 32), "data \"0000000000000007\", model \"");
   std::ofstream(copy / "tokenizer_config.json", std::ios::app) << "\n";
-  EXPECT_NE(run_key(there, 7, "math split"), key);
+  EXPECT_NE(run_facts(there, 7, split), facts);
   here.world.plan.ranks = 2;
-  EXPECT_NE(run_key(here, 7, "math split"), key);
+  EXPECT_NE(run_facts(here, 7, split), facts);
+}
+
+TEST_F(EvalFiles, of_other_data_models_or_settings_are_told_from_the_file_beside_them) {
+  const std::filesystem::path results = folder_ / "file.jsonl";
+  EXPECT_TRUE(read_facts(results).empty());
+  const RunFacts base = {{"data", "a"}, {"model", "m"}, {"plan", "p"}, {"ranks", "1"}, {"math", "split"}};
+  std::ofstream(facts_path(results)) << facts_json(base, {});
+  EXPECT_EQ(read_facts(results), base);
+  EXPECT_EQ(facts_that_differ(base, base), "");
+  EXPECT_EQ(facts_that_differ({}, base), "");
+  const RunFacts three = {{"data", "a"}, {"model", "m"}, {"plan", "q"}, {"ranks", "3"}, {"math", "split"}};
+  EXPECT_EQ(facts_that_differ(base, three), "ranks \"1\" there, \"3\" here\n");
+  const RunFacts other = {{"data", "b"}, {"model", "n"}, {"plan", "p"}, {"ranks", "1"}, {"math", "split"}};
+  const std::string told = facts_that_differ(base, other);
+  EXPECT_NE(told.find("other data there"), std::string::npos) << told;
+  EXPECT_NE(told.find("another model there"), std::string::npos) << told;
+  std::ofstream(facts_path(results)) << R"({"run": {"ranks": 1}})";
+  EXPECT_NE(refusal([&] { read_facts(results); }).find("file.jsonl.run.json: run.ranks is 1"), std::string::npos);
 }
 
 TEST_F(EvalFiles, partial_answers_outlive_a_smaller_limit_a_torn_line_and_a_stop) {
@@ -310,6 +350,12 @@ TEST(PaddingGates, a_and_b_pass_on_the_embedded_model) {
   EXPECT_EQ(b.padded.counts.kv_heads, 6);
   EXPECT_GT(a.padded.counts.intermediate, a.stock.counts.intermediate);
   EXPECT_EQ(b.padded.counts.intermediate, b.stock.counts.intermediate);
+  ASSERT_EQ(a.padded.kernels.size(), 4u);
+  EXPECT_EQ(a.padded.kernels[0].operation, "linear");
+  EXPECT_EQ(a.padded.kernels[0].format, "BF16");
+  EXPECT_EQ(b.padded.kernels.size(), 8u);
+  EXPECT_EQ(b.padded.kernels[4].rank, 1);
+  EXPECT_EQ(b.padded.kernels[4].matrices, b.padded.kernels[0].matrices);
   EXPECT_LT(b.padded.padded_tensors, a.padded.padded_tensors);  // the MLP's stay
   EXPECT_EQ(nlohmann::json::parse(a.json()).at("checks").size(), 6u);
 }

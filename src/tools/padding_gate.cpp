@@ -2,11 +2,14 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
 #include "checkpoint/checkpoint.h"
+#include "device/cpu/explain_kernels.h"
 #include "engine/generation.h"
+#include "model/weights.h"
 #include "template/chat_template.h"
 #include "tokenizer/tokenizer.h"
 
@@ -52,15 +55,39 @@ ArmRun run_arm(EvalOptions options, const PlanOptions& plan, const std::vector<Q
   return run;
 }
 
-GateReport::Arm arm_report(const ArmRun& run, const std::filesystem::path& model) {
+// As this host's CPU binds what each rank holds under the plan: its matrices by the format in which they are packed.
+std::vector<GateReport::KernelUse> kernels_of(const WorldOptions& world, const ShardPlan& plan,
+                                              const Checkpoint& checkpoint) {
+  std::vector<GateReport::KernelUse> uses;
+  for (int rank = 0; rank < plan.ranks(); ++rank) {
+    std::map<DType, int> matrices;
+    load_shard(checkpoint, plan, rank, [&](const LocalTensor& tensor) {
+      if (weight_use(tensor.rule->id) == WeightUse::kLinear) ++matrices[tensor.type];
+      return nullptr;  // headers alone
+    });
+    std::vector<DType> types;
+    for (const auto& [type, count] : matrices) types.push_back(type);
+    const Isa limit = world.isa[world.isa.size() == 1 ? 0 : static_cast<size_t>(rank)];
+    const CpuOptions options{.math = world.math, .exact = world.plan.exact};
+    const std::vector<KernelChoice> choices = explain_kernels(this_cpu(limit), options, types, world.kv_type);
+    for (size_t i = 0; i < choices.size(); ++i) {
+      uses.push_back({rank, choices[i].operation, choices[i].format, choices[i].chosen,
+                      i < types.size() ? matrices.at(types[i]) : 0});
+    }
+  }
+  return uses;
+}
+
+GateReport::Arm arm_report(const ArmRun& run, const WorldOptions& world) {
+  const Checkpoint checkpoint = Checkpoint::open(world.model);
   GateReport::Arm arm{.ranks = run.plan.ranks(), .counts = run.plan.padded()};
-  for (const Tally::Line& line : check_checkpoint(Checkpoint::open(model), run.plan).lines) {
+  for (const Tally::Line& line : check_checkpoint(checkpoint, run.plan).lines) {
     arm.tensors += line.found;
     if (line.padded) arm.padded_tensors += line.found;
   }
+  arm.kernels = kernels_of(world, run.plan, checkpoint);
   arm.correct = run.eval.correct;
   arm.questions = static_cast<int64_t>(run.eval.answers.size());
-  arm.kernels = run.eval.ranks[0].device;
   arm.step_ms =
       static_cast<double>(run.eval.step_us) / 1000 / static_cast<double>(std::max<int64_t>(1, run.eval.steps));
   arm.accuracy = fmt::format("{} of {}", arm.correct, arm.questions);
@@ -93,7 +120,13 @@ GateReport::Check coverage(const GateReport& report, const ArmRun& stock, const 
                       report.padded.tensors, of_padded, report.stock.padded_tensors, of_stock)};
 }
 
-GateReport::Check kernels(const ArmRun& stock, const ArmRun& padded) {
+std::string use_text(const GateReport::KernelUse& use) {
+  const std::string count = use.matrices > 0 ? fmt::format("{} of ", use.matrices) : "";
+  return fmt::format("{} {}{} by {}", use.operation, count, use.format, use.kernel);
+}
+
+// That padding moves nothing to another kernel: neither the ranks' devices as they report themselves, nor any matrix.
+GateReport::Check kernels(const GateReport& report, const ArmRun& stock, const ArmRun& padded) {
   for (size_t rank = 0; rank < padded.eval.ranks.size(); ++rank) {
     const RankReady& a = stock.eval.ranks[rank];
     const RankReady& b = padded.eval.ranks[rank];
@@ -101,7 +134,18 @@ GateReport::Check kernels(const ArmRun& stock, const ArmRun& padded) {
       return {"kernels", false,
               fmt::format("rank {}: {} ({}) stock, {} ({}) padded", rank, a.device, a.order, b.device, b.order)};
   }
-  return {"kernels", true, fmt::format("the same on every rank: {}", padded.eval.ranks[0].device)};
+  const auto& [of_stock, of_padded] = std::tie(report.stock.kernels, report.padded.kernels);
+  const auto [one, other] = std::ranges::mismatch(of_stock, of_padded);
+  if (one != of_stock.end() || other != of_padded.end()) {
+    return {"kernels", false,
+            fmt::format("rank {}: {} stock, {} padded", other == of_padded.end() ? one->rank : other->rank,
+                        one == of_stock.end() ? "nothing" : use_text(*one),
+                        other == of_padded.end() ? "nothing" : use_text(*other))};
+  }
+  std::string text = "the same on every rank";
+  for (const GateReport::KernelUse& use : of_padded)
+    if (use.rank == 0) text += (&use == of_padded.data() ? ": " : "; ") + use_text(use);
+  return {"kernels", true, text};
 }
 
 GateReport::Check numbers(const ArmRun& stock, const ArmRun& padded) {
@@ -176,6 +220,18 @@ std::string geometry_text(const Counts& counts) {
                      counts.linear_key_heads, counts.linear_value_heads, counts.intermediate, counts.vocab);
 }
 
+nlohmann::ordered_json kernels_json(const std::vector<GateReport::KernelUse>& kernels) {
+  auto rows = nlohmann::ordered_json::array();
+  for (const GateReport::KernelUse& use : kernels) {
+    rows.push_back({{"rank", use.rank},
+                    {"operation", use.operation},
+                    {"format", use.format},
+                    {"kernel", use.kernel},
+                    {"matrices", use.matrices}});
+  }
+  return rows;
+}
+
 nlohmann::ordered_json arm_json(const GateReport::Arm& arm) {
   return {{"ranks", arm.ranks},
           {"q_heads", arm.counts.q_heads},
@@ -188,7 +244,8 @@ nlohmann::ordered_json arm_json(const GateReport::Arm& arm) {
           {"padded_tensors", arm.padded_tensors},
           {"correct", arm.correct},
           {"questions", arm.questions},
-          {"step_ms", arm.step_ms}};
+          {"step_ms", arm.step_ms},
+          {"kernels", kernels_json(arm.kernels)}};
 }
 
 }  // namespace
@@ -246,12 +303,12 @@ GateReport run_padding_gate(const GateOptions& options, const std::vector<Questi
   const ArmRun base = run_arm(options.eval, stock, questions, texts);
   const ArmRun wide = run_arm(options.eval, padded, questions, texts);
   GateReport report{.gate = options.gate,
-                    .stock = arm_report(base, options.eval.world.model),
-                    .padded = arm_report(wide, options.eval.world.model)};
+                    .stock = arm_report(base, options.eval.world),
+                    .padded = arm_report(wide, options.eval.world)};
   std::map<int64_t, Answer> answers;
   for (const Answer& answer : base.eval.answers) answers.emplace(answer.id, answer);
   report.comparison = compare_answers(answers, wide.eval.answers);
-  report.checks = {coverage(report, base, wide), kernels(base, wide),         numbers(base, wide),
+  report.checks = {coverage(report, base, wide), kernels(report, base, wide), numbers(base, wide),
                    logits(base, wide),           accuracy(report.comparison), snippets(report, wide)};
   return report;
 }

@@ -24,11 +24,20 @@ struct GateReport {
     bool passed = false;
     std::string text;
   };
+  // What computes on a rank: how many of its matrices of a format, or what else, go to which row of the kernels'
+  // tables.
+  struct KernelUse {
+    int rank = 0;
+    std::string operation, format, kernel;
+    int matrices = 0;  // 0: no matrices
+    bool operator==(const KernelUse&) const = default;
+  };
   struct Arm {
     int ranks = 1;
     Counts counts;  // of the geometry
-    std::string accuracy, kernels;
-    double step_ms = 0;  // mean over all steps
+    std::string accuracy;
+    std::vector<KernelUse> kernels;  // on every rank, in the order of ranks
+    double step_ms = 0;              // mean over all steps
     int tensors = 0, padded_tensors = 0;
     int64_t correct = 0, questions = 0;
   };

@@ -1,56 +1,8 @@
 #include "tools/partial_results.h"
 
-#include <algorithm>
-
 #include "base/error.h"
-#include "base/hash.h"
-#include "checkpoint/checkpoint.h"
-#include "engine/facts.h"
 
 namespace coprime {
-namespace {
-
-uint64_t hash_range(const InputFile& file, uint64_t bytes, uint64_t hash) {
-  std::vector<std::byte> block;
-  for (uint64_t at = 0; at < bytes; at += block.size()) {
-    block.resize(std::min<uint64_t>(bytes - at, 1 << 20));
-    file.read(at, block);
-    hash = hash_bytes(block, hash);
-  }
-  return hash;
-}
-
-// What stands beside the tensors: of a GGUF file all before the first of them, of a folder its small files.
-uint64_t text_hash(const std::filesystem::path& model, const Checkpoint& checkpoint) {
-  uint64_t hash = 0;
-  if (!std::filesystem::is_directory(model)) {
-    uint64_t first = std::numeric_limits<uint64_t>::max();
-    for (const Checkpoint::Located& each : checkpoint.tensors()) first = std::min(first, each.tensor->offset);
-    const InputFile file = InputFile::open(model);
-    return hash_range(file, std::min(first, file.bytes()), hash);
-  }
-  for (const char* name :
-       {"config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json", "chat_template.jinja"}) {
-    hash = hash_bytes(std::as_bytes(std::span(std::string_view(name))), hash);
-    if (!std::filesystem::exists(model / name)) continue;
-    const InputFile file = InputFile::open(model / name);
-    hash = hash_range(file, file.bytes(), hash);
-  }
-  return hash;
-}
-
-}  // namespace
-
-std::string run_key(const EvalOptions& options, uint64_t data_hash, const std::string& settings) {
-  const Checkpoint checkpoint = Checkpoint::open(options.world.model);
-  const ShardPlan plan(read_model_shape(options.world.model), options.world.plan);
-  std::string text;
-  for (const Fact& fact : collect_facts(checkpoint, plan, {}, {}, [] {})) text += fact.value + "\n";
-  const uint64_t model = hash_bytes(std::as_bytes(std::span(text)), text_hash(options.world.model, checkpoint));
-  return fmt::format("data {:016x}, model and plan {:016x}, ranks {}, {} tokens, template {:?}, {}", data_hash, model,
-                     plan.ranks(), options.max_tokens, options.chat_options, settings);
-}
-
 PartialResults::PartialResults(const std::string& out, const std::string& key) {
   if (out.empty()) return;
   path_ = out + ".partial";

@@ -9,12 +9,7 @@
 
 namespace coprime {
 
-// What decides the answers: hashes of the data and of the model (its tensors' headers and first blocks, its metadata,
-// tokenizer and template), the plan, and the settings that change results. Names no path: the same files give the same
-// key wherever they lie. Reads the first 4 KiB of every tensor. `settings` are the command's own.
-std::string run_key(const EvalOptions& options, uint64_t data_hash, const std::string& settings);
-
-// The file `out`.partial: a line with the run's key, then answers. An empty `out`: no file.
+// The file `out`.partial: a line with the run's key (one_line() of its facts), then answers. An empty `out`: no file.
 class PartialResults {
  public:
   // Takes up what an earlier run has left. Error(kUsage) if it was another run (by key), Error(kModel) if the file is

@@ -83,6 +83,8 @@ std::vector<DType> types_of(const PlanFormat& format) {
   if (const auto type = plain_type(format)) return {*type};
   if (format.name == "mxfp4") return {DType::kMxfp4, DType::kBF16};
   if (format.name == "fp8-block" || format.name == "fp8-channel") return {DType::kFp8, DType::kBF16};
+  if (format.name == "q4_k_m") return {DType::kQ4_K, DType::kQ6_K};
+  if (format.name == "q5_k_m") return {DType::kQ5_K, DType::kQ6_K};
   for (int i = 0; i < static_cast<int>(DType::kOther); ++i) {
     std::string name(dtype_name(static_cast<DType>(i)));
     std::ranges::transform(name, name.begin(), [](unsigned char c) { return std::tolower(c); });
@@ -98,6 +100,10 @@ std::vector<DType> types_of(const GgufFile& file) {
   }
   std::ranges::sort(types);
   return types;
+}
+
+std::string source_of(const PlanFormat& format) {
+  return format.table_bits > 0 ? "--format, about: as llama.cpp mixes a dense model's" : "--format";
 }
 
 PlanModel of_file(const std::filesystem::path& path, const std::string& format) {
@@ -133,8 +139,8 @@ PlanModel of_folder(const std::filesystem::path& folder, const std::string& form
     model.format_source = "of the config";
     if (has_weights(folder)) model.weights = folder;
   } else {
-    model.format = plan_format(format);
-    model.format_source = "--format";
+    model.format = plan_format(format, model.numbers);
+    model.format_source = source_of(model.format);
   }
   if (model.shape) model.shape->mlp_unit = model.format.mlp_unit;
   model.types = types_of(model.format);
@@ -145,8 +151,8 @@ PlanModel of_name(const NamedShape& named, const std::string& format) {
   PlanModel model;
   model.numbers = numbers_of(named);
   if (named.architecture) model.shape = parse_model_shape(config_json(named), std::string(named.name));
-  model.format = plan_format(format.empty() ? "bf16" : format);
-  model.format_source = format.empty() ? "assumed: --format says another" : "--format";
+  model.format = plan_format(format.empty() ? "bf16" : format, model.numbers);
+  model.format_source = format.empty() ? "assumed: --format says another" : source_of(model.format);
   if (model.shape) model.shape->mlp_unit = model.format.mlp_unit;
   model.types = types_of(model.format);
   return model;
