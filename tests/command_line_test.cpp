@@ -574,7 +574,8 @@ TEST(CommandLine, a_wrong_flag_is_explained_in_plain_words) {
   told({"generate", "--prompt", "a"}, "--model is required" + read_more);
   const ProgramResult none = run_program({});
   EXPECT_EQ(none.exit_code, 2);
-  EXPECT_NE(none.err.find("a command is missing: expected one of generate, eval, bench"), std::string::npos) << none.err;
+  EXPECT_NE(none.err.find("a command is missing: expected one of generate, eval, bench"), std::string::npos)
+      << none.err;
 }
 
 TEST(Check, says_which_tensors_three_ranks_pad_and_verifies_one_of_each_rule) {

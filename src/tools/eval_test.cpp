@@ -323,6 +323,26 @@ TEST(PaddingGates, do_not_pass_without_evidence) {
   EXPECT_NE(accuracy_of(none).text.find("not shown: no answer is right there"), std::string::npos) << none.text();
 }
 
+TEST(PaddingGates, do_not_pass_when_a_matrix_moves_to_another_kernel) {
+  const std::vector<GateReport::KernelUse> stock = {{0, "linear", "MXFP4", "vnni", 60},
+                                                    {0, "attention", "F32", "avx2", 0}};
+  EXPECT_TRUE(compare_kernels(stock, stock).passed);
+  EXPECT_EQ(compare_kernels(stock, stock).text,
+            "the same on every rank: linear 60 of MXFP4 by vnni; attention F32 by avx2");
+  std::vector<GateReport::KernelUse> padded = stock;
+  padded[0].kernel = "reference";
+  EXPECT_FALSE(compare_kernels(stock, padded).passed);
+  EXPECT_EQ(compare_kernels(stock, padded).text,
+            "rank 0: linear 60 of MXFP4 by vnni stock, linear 60 of MXFP4 by reference padded");
+  padded = stock;
+  padded[0].matrices = 59;
+  EXPECT_FALSE(compare_kernels(stock, padded).passed);
+  padded = stock;
+  padded.push_back({0, "linear", "BF16", "avx2", 1});
+  EXPECT_EQ(compare_kernels(stock, padded).text, "rank 0: nothing stock, linear 1 of BF16 by avx2 padded");
+  EXPECT_EQ(compare_kernels(padded, stock).text, "rank 0: linear 1 of BF16 by avx2 stock, nothing padded");
+}
+
 TEST(PaddingGates, refuse_a_rank_count_that_needs_no_padding) {
   const auto refusal = [](const std::string& model, int pad_for) -> std::string {
     EvalOptions eval = options(1);

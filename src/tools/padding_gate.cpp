@@ -125,7 +125,7 @@ std::string use_text(const GateReport::KernelUse& use) {
   return fmt::format("{} {}{} by {}", use.operation, count, use.format, use.kernel);
 }
 
-// That padding moves nothing to another kernel: neither the ranks' devices as they report themselves, nor any matrix.
+// The ranks' devices as they report themselves, then each of their kernels.
 GateReport::Check kernels(const GateReport& report, const ArmRun& stock, const ArmRun& padded) {
   for (size_t rank = 0; rank < padded.eval.ranks.size(); ++rank) {
     const RankReady& a = stock.eval.ranks[rank];
@@ -134,18 +134,7 @@ GateReport::Check kernels(const GateReport& report, const ArmRun& stock, const A
       return {"kernels", false,
               fmt::format("rank {}: {} ({}) stock, {} ({}) padded", rank, a.device, a.order, b.device, b.order)};
   }
-  const auto& [of_stock, of_padded] = std::tie(report.stock.kernels, report.padded.kernels);
-  const auto [one, other] = std::ranges::mismatch(of_stock, of_padded);
-  if (one != of_stock.end() || other != of_padded.end()) {
-    return {"kernels", false,
-            fmt::format("rank {}: {} stock, {} padded", other == of_padded.end() ? one->rank : other->rank,
-                        one == of_stock.end() ? "nothing" : use_text(*one),
-                        other == of_padded.end() ? "nothing" : use_text(*other))};
-  }
-  std::string text = "the same on every rank";
-  for (const GateReport::KernelUse& use : of_padded)
-    if (use.rank == 0) text += (&use == of_padded.data() ? ": " : "; ") + use_text(use);
-  return {"kernels", true, text};
+  return compare_kernels(report.stock.kernels, report.padded.kernels);
 }
 
 GateReport::Check numbers(const ArmRun& stock, const ArmRun& padded) {
@@ -249,6 +238,21 @@ nlohmann::ordered_json arm_json(const GateReport::Arm& arm) {
 }
 
 }  // namespace
+
+GateReport::Check compare_kernels(const std::vector<GateReport::KernelUse>& stock,
+                                  const std::vector<GateReport::KernelUse>& padded) {
+  const auto [one, other] = std::ranges::mismatch(stock, padded);
+  if (one != stock.end() || other != padded.end()) {
+    const bool lost = other == padded.end(), added = one == stock.end();
+    return {"kernels", false,
+            fmt::format("rank {}: {} stock, {} padded", lost ? one->rank : other->rank,
+                        added ? "nothing" : use_text(*one), lost ? "nothing" : use_text(*other))};
+  }
+  std::string text = "the same on every rank";
+  for (const GateReport::KernelUse& use : padded)
+    if (use.rank == 0) text += (&use == padded.data() ? ": " : "; ") + use_text(use);
+  return {"kernels", true, text};
+}
 
 bool GateReport::passed() const {
   return std::ranges::all_of(checks, [](const Check& check) { return check.passed; });

@@ -51,6 +51,10 @@ struct GateReport {
   std::string json() const;
 };
 
+// Whether padding moves nothing to another kernel, with the first that it moves.
+GateReport::Check compare_kernels(const std::vector<GateReport::KernelUse>& stock,
+                                  const std::vector<GateReport::KernelUse>& padded);
+
 // Runs both arms, one after the other. A check that does not hold is part of the report; an Error is what keeps an arm
 // from running; Error(kUsage) where the padded geometry is the stock one.
 GateReport run_padding_gate(const GateOptions& options, const std::vector<Question>& questions);
