@@ -9,6 +9,7 @@
 #include "model/gates.h"
 #include "trace/clock_id.h"
 #include "transport/memory_limit.h"
+#include "transport/progress_mirror.h"
 
 namespace coprime {
 namespace {
@@ -145,7 +146,10 @@ const std::vector<RowLogits>& Front::step(StepBatch& batch) {
   const std::string doing = fmt::format("in step {}", batch.step);
   for (int rank = 0; rank < plan_.ranks(); ++rank) world_->send(rank, MessageType::kStep, bytes);
   const std::vector<RankReport> reports = world_->listen(
-      MessageType::kResult, {.quiet_ms = patience_ms(), .after_failure_ms = kAfterFailureMs, .for_movers = true});
+      MessageType::kResult, {.quiet_ms = patience_ms(),
+                             .after_failure_ms = kAfterFailureMs,
+                             .for_movers = true,
+                             .silent_ms = static_cast<int>(silence_us(options_.gate_timeout_ms) / 1000)});
   const auto is_result = [](const RankReport& report) { return report.kind == RankReport::Kind::kMessage; };
   if (!std::ranges::all_of(reports, is_result)) fail_step(reports, doing);
   std::vector<StepResult> results;

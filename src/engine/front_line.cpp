@@ -2,13 +2,13 @@
 
 #include <new>
 
+#include "base/clock.h"
 #include "base/error.h"
 
 namespace coprime {
 namespace {
 
-constexpr int64_t kSilenceUs = 1'500'000;
-constexpr int kListenMs = 100;
+constexpr int kListenMs = 20;
 
 }  // namespace
 
@@ -18,20 +18,27 @@ void FrontLine::receive_into(Message& message, int64_t awake_us) {
     unexpected_.reset();
     return;
   }
-  const int look_ms = answer_expected_ ? kListenMs : -1;
-  Channel::Received received;
-  while ((received = control_.receive(message, look_ms, awake_us)) == Channel::Received::kTimeout) {
-    if (progress_.front_is_silent(kSilenceUs)) {
+  const auto look_ms = [&] { return now_us() < expected_until_us_ ? kListenMs : -1; };
+  Channel::Received received = control_.receive(message, look_ms(), awake_us);
+  while (received == Channel::Received::kTimeout) {
+    if (progress_.front_is_silent(silence_us_)) {
       throw FrontEnded{{RankEnding::Why::kFrontGone, ErrorKind::kLink,
                         "the front is not heard any more: see whether its host is up and the cable in its place"}};
     }
+    received = control_.receive(message, look_ms());
   }
-  answer_expected_ = false;
+  expected_until_us_ = 0;
   if (received == Channel::Received::kClosed)
     throw FrontEnded{{RankEnding::Why::kFrontGone, ErrorKind::kLink, "the front is gone"}};
   if (message.type != static_cast<uint32_t>(MessageType::kStop)) return;
   const std::string reason(message_text(message));
   throw FrontEnded{{reason.empty() ? RankEnding::Why::kDone : RankEnding::Why::kDismissed, ErrorKind::kLink, reason}};
+}
+
+void FrontLine::expect_answer(int64_t silence_us, int64_t within_us) {
+  if (progress_.kind() == ProgressPage::Kind::kFronts) return;  // it is of this host, and its kernel tells
+  silence_us_ = silence_us;
+  expected_until_us_ = now_us() + within_us;
 }
 
 Message FrontLine::receive() {

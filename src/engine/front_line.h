@@ -26,9 +26,10 @@ class FrontLine {
   Message receive();
   // Error(kInternal) for a message of another type, which the next receive() then gives.
   Message expect(MessageType type);
-  // A step has failed and the front is to say how to go on: until it has, a front that is silent is given up. The cable
-  // that failed the step may be the front's, too, and the kernel would take much longer.
-  void expect_answer() { answer_expected_ = true; }
+  // The front is to say something within so long: how to go on after a failed step, or the next one of a sequence.
+  // Until it has, a front that was not heard for silence_us is given up; the kernel would take much longer. Afterwards
+  // it is idle, and whoever stops it for a while or changes a cable ends no world.
+  void expect_answer(int64_t silence_us, int64_t within_us);
   bool has_unexpected() const { return unexpected_.has_value(); }
 
   // Error(kLink) when the front is gone.
@@ -43,7 +44,7 @@ class FrontLine {
  private:
   Channel& control_;
   const ProgressPage& progress_;
-  bool answer_expected_ = false;
+  int64_t silence_us_ = 0, expected_until_us_ = 0;  // an answer is expected: how long the front may be silent
   std::optional<Message> unexpected_;
 };
 

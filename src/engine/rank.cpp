@@ -12,12 +12,17 @@
 #include "model/decoder.h"
 #include "model/gates.h"
 #include "transport/host_identity.h"
+#include "transport/progress_mirror.h"
 
 namespace coprime {
 namespace {
 
 // Between two steps of a busy front a rank stays awake so long; then it sleeps, and an idle rank costs nothing.
 constexpr int64_t kAwakeUs = 200;
+// A front that has a result sends the next step sooner than this, or is idle.
+constexpr int64_t kNextStepUs = 5'000'000;
+// After a failed step it speaks when it has heard of all ranks, and these have their own deadlines.
+constexpr int64_t kAfterFailureUs = 600'000'000;
 
 // "RssAnon: 123 kB" of this process, in bytes; 0 where the system does not tell.
 int64_t anonymous_bytes() {
@@ -145,7 +150,9 @@ class Rank {
         if (const std::optional<RankFailure> failure = step(message.bytes)) {
           if (placement_.report) placement_.report("a step failed: " + failure->text);
           front_.send_json(MessageType::kStepFailed, *failure);
-          front_.expect_answer();
+          front_.expect_answer(silence_us(start_.links.gate_timeout_ms), kAfterFailureUs);
+        } else {
+          front_.expect_answer(silence_us(start_.links.gate_timeout_ms), kNextStepUs);
         }
       } else {
         fail(ErrorKind::kInternal, "expected a step, found a message of type {}", message.type);

@@ -154,7 +154,8 @@ std::vector<RankReport> World::listen(MessageType type, const Patience& patience
         all_still &= time_us - moved_us[r] > int64_t{patience.quiet_ms} * 1000;
       } else if (reports[r].kind == RankReport::Kind::kMissing) {
         const int64_t since_us = patience.for_movers ? std::max(moved_us[r], trouble_us) : trouble_us;
-        all_still &= time_us - since_us > int64_t{patience.after_failure_ms} * 1000;
+        all_still &= time_us - since_us > int64_t{patience.after_failure_ms} * 1000 ||
+                     (patience.silent_ms > 0 && is_past_hope(static_cast<int>(r), patience.silent_ms));
       }
     }
     if (!all_still) continue;
@@ -182,13 +183,24 @@ std::string World::loss(int rank) {
   return fmt::format("{} does not answer: it is stopped, stuck or cut off", name(rank));
 }
 
-// Stopped processes explain much, and cost the person one command.
-std::string World::stopped_text() const {
+// It will not report soon: its process is stopped, or not heard of, and has not been for as long as a peer would wait.
+bool World::is_past_hope(int rank, int silent_ms) const {
+  return is_local(rank) ? launcher_->is_stopped(rank) : progress_->is_silent(rank, int64_t{silent_ms} * 1000);
+}
+
+// Stopped processes and cables explain much, and cost the person one command.
+std::string World::stopped_text(const std::vector<RankReport>& reports) const {
   std::string text;
   for (int rank = 0; rank < local_; ++rank) {
     if (launcher_->is_stopped(rank))
       text +=
           fmt::format(" (rank {}'s process {} is stopped: kill -CONT continues it)", rank, launcher_->process(rank));
+  }
+  for (int rank = local_; rank < ranks_; ++rank) {
+    const bool missing = reports[static_cast<size_t>(rank)].kind == RankReport::Kind::kMissing;
+    if (missing && progress_->is_silent(rank, silence_us(0)))
+      text +=
+          fmt::format(" (nothing is heard of {}: its process is stopped, its host down or the cable out)", name(rank));
   }
   return text;
 }
@@ -212,7 +224,7 @@ std::optional<Error> World::explain(const std::vector<RankReport>& reports, cons
   if (told < 0) told = find(failed);
   if (told >= 0) {
     const RankFailure& failure = reports[static_cast<size_t>(told)].failure;
-    return Error(failure.kind, failure.text + stopped_text());
+    return Error(failure.kind, failure.text + stopped_text(reports));
   }
   const int missing = find([](const RankReport& r) { return r.kind == RankReport::Kind::kMissing; });
   if (missing < 0) return std::nullopt;

@@ -71,6 +71,7 @@ class World {
     int quiet_ms;             // while no rank's counter moves, and none has failed
     int after_failure_ms;     // once one has failed
     bool for_movers = false;  // the latter begins anew when the awaited rank's counter moves
+    int silent_ms = 0;        // then who was not heard for so long, or is stopped, is not waited for; 0: as all others
     bool survives = false;    // the world goes on without a rank that is gone: the others are listened to all the same
     bool (*tells_failure)(const Message&) = nullptr;  // of a message that came: counts as a failure, too
   };
@@ -104,7 +105,8 @@ class World {
   }
   uint64_t moved(int rank) const { return progress_->counter(rank).load(std::memory_order_relaxed); }
   std::string ending(int rank);  // of a rank that is gone: "was killed by signal 9 (Killed)"
-  std::string stopped_text() const;
+  bool is_past_hope(int rank, int silent_ms) const;
+  std::string stopped_text(const std::vector<RankReport>& reports) const;
   void receive_ranks(const RemoteOptions& remote);
 
   struct Joined {

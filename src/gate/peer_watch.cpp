@@ -10,7 +10,8 @@
 
 namespace coprime {
 namespace {
-constexpr int64_t kLongestSleepUs = 50'000;
+// With the time for a verdict to come back from the front (ProgressPage::kSettleUs) within 100 ms of a deadline.
+constexpr int64_t kLongestSleepUs = 15'000;
 // A rank that leaves when it has sent all may be seen to be gone before its last bytes are here.
 constexpr int64_t kLastBytesUs = 50'000;
 }  // namespace

@@ -2,7 +2,7 @@
 // random order, announced rightly and wrongly, and every byte checked.
 //
 // The default is short. COPRIME_SOAK_PERCENT=100000 runs 10^6 gates of two ranks and 10^5 of three and five on every
-// link.
+// link. COPRIME_SOAK_SEED draws other steps and delays, so that a long soak can be shared out among machines.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -31,10 +31,12 @@ class Random {
   uint64_t state_;
 };
 
-int64_t percent() {
-  const char* text = std::getenv("COPRIME_SOAK_PERCENT");
-  return text == nullptr ? 100 : std::max(1, std::atoi(text));
+int64_t setting(const char* name, int64_t otherwise, int64_t least) {
+  const char* text = std::getenv(name);
+  return text == nullptr ? otherwise : std::max<int64_t>(least, std::atoll(text));
 }
+int64_t percent() { return setting("COPRIME_SOAK_PERCENT", 100, 1); }
+uint64_t seed() { return static_cast<uint64_t>(setting("COPRIME_SOAK_SEED", 0, 0)) << 16; }
 
 // Decode mostly, now and then the rows of a verify, of a small batch, of prefill.
 int draw_rows(Random& random, int max_rows) {
@@ -94,8 +96,8 @@ const GateSchedule kSchedule = {{GateKind::kEmbedding, -1, 1024, kMaxRows},
 
 void run_rank(Exchange& exchange, int64_t gates) {
   const int ranks = exchange.ranks();
-  Random steps(7), hints(11);
-  Dawdler dawdle(static_cast<uint64_t>(exchange.rank()) + 1);
+  Random steps(seed() + 7), hints(seed() + 11);
+  Dawdler dawdle(seed() + static_cast<uint64_t>(exchange.rank()) + 1);
   std::vector<size_t> incoming(static_cast<size_t>(ranks));
   uint64_t gate = 0;
   for (int rows = draw_rows(steps, kMaxRows), next = 0; static_cast<int64_t>(gate) < gates; rows = next) {

@@ -23,7 +23,6 @@ namespace coprime {
 namespace {
 
 constexpr int64_t kPeriodUs = 20'000;
-constexpr int64_t kHeartbeatUs = 250'000;
 
 // All that one side knows, little-endian. Lines of ranks without a bit in `ranks` say nothing.
 struct Frame {
@@ -224,6 +223,7 @@ ProgressHub::~ProgressHub() {
 void ProgressHub::add(uint32_t ranks, UniqueFd socket) {
   COPRIME_CHECK(ranks != 0 && (ranks & ~all_ranks(*state_->page)) == 0, "ranks {:#x} of {}", ranks,
                 state_->page->ranks());
+  for_each_rank(ranks, state_->page->ranks(), [&](int rank, size_t) { state_->page->set_heard(rank, now_us()); });
   {
     const std::lock_guard lock(state_->mutex);
     state_->added.push_back({ranks, FrameStream(std::move(socket))});
@@ -242,8 +242,10 @@ void ProgressHub::State::hear(Host& host) const {
     return;
   }
   write_page(*page, *frame, host.ranks);
-  for_each_rank(host.ranks, page->ranks(),
-                [&](int rank, size_t line) { page->adopt_claim(rank, frame->lines[line].claim); });
+  for_each_rank(host.ranks, page->ranks(), [&](int rank, size_t line) {
+    page->set_heard(rank, now_us());
+    page->adopt_claim(rank, frame->lines[line].claim);
+  });
 }
 
 void ProgressHub::State::run() {

@@ -5,12 +5,13 @@
 // what it hears of the others into its page; the hub settles claims (the first wins), keeps the front's page, and
 // passes all on at once. Counters are finished work: they are copied and never advanced here, so that a host whose
 // ranks stand still is seen to stand still. A heartbeat goes out four times a second, so that the kernel notices a cut
-// cable, and a rank whose step failed knows whether there still is a front to wait for; it counts as nobody's progress.
+// cable, and each side knows whether the other is still there to be waited for; it counts as nobody's progress.
 //
 // A frame is the sender's whole state in a fixed size, so that a slow reader gets the newest one and never delays
 // anybody.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -20,6 +21,14 @@
 #include "transport/progress_page.h"
 
 namespace coprime {
+
+constexpr int64_t kHeartbeatUs = 250'000;
+
+// Whose process was not heard for so long is cut off, stopped or starved: as long as a peer in a gate may stand still,
+// and some heartbeats at least.
+constexpr int64_t silence_us(int gate_timeout_ms) {
+  return std::max(int64_t{gate_timeout_ms} * 1000, 3 * kHeartbeatUs);
+}
 
 // On another host than the front's.
 class ProgressMirror {

@@ -179,6 +179,23 @@ TEST(ProgressMirror, a_host_that_does_not_read_delays_nobody) {
   EXPECT_TRUE(comes_true([&] { return count_of(*a, 0) == 60; }));
 }
 
+// Host A says nothing, though its connection is open.
+TEST(ProgressMirror, the_front_knows_whom_it_does_not_hear) {
+  const auto front = Hosts::make(Kind::kFronts), b = Hosts::make(Kind::kMirror);
+  ProgressHub hub(front);
+  auto [front_a, end_a] = socket_pair();
+  auto [front_b, end_b] = socket_pair();
+  hub.add(0b01100, std::move(front_a));
+  hub.add(0b10000, std::move(front_b));
+  const ProgressMirror mirror_b(b, 0b10000, std::move(end_b));
+  const int64_t start_us = now_us();
+  ASSERT_TRUE(comes_true([&] { return front->is_silent(2, silence_us(0)) && front->is_silent(3, silence_us(0)); }));
+  EXPECT_GE(now_us() - start_us, silence_us(0) - 100'000);
+  EXPECT_TRUE(comes_true([&] { return !front->is_silent(4, kHeartbeatUs); }));
+  EXPECT_FALSE(front->is_silent(0, 0)) << "it is of the front's host";
+  EXPECT_FALSE(front->is_gone(2));
+}
+
 TEST(ProgressMirror, what_is_no_frame_ends_the_connection) {
   const auto front = Hosts::make(Kind::kFronts);
   ProgressHub hub(front);

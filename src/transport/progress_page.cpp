@@ -114,6 +114,15 @@ void ProgressPage::set_front_heard(int64_t time_us) const {
   header().front_heard_us.store(time_us, std::memory_order_release);
 }
 
+void ProgressPage::set_heard(int rank, int64_t time_us) const {
+  line(rank).heard_us.store(time_us, std::memory_order_relaxed);
+}
+
+bool ProgressPage::is_silent(int rank, int64_t for_us) const {
+  const int64_t heard_us = line(rank).heard_us.load(std::memory_order_relaxed);
+  return heard_us != 0 && now_us() - heard_us > for_us;
+}
+
 bool ProgressPage::front_is_silent(int64_t for_us) const {
   return kind_ == Kind::kMirror && now_us() - header().front_heard_us.load(std::memory_order_acquire) > for_us;
 }

@@ -77,15 +77,20 @@ class ProgressPage {
   void adopt_claim(int rank, uint64_t claim) const;  // the front's page: settles a rank's claim, if it is a valid one
   void adopt_verdict(uint64_t verdict) const;        // a mirroring page: newer epochs replace older ones
   void set_front_heard(int64_t time_us) const;       // a mirroring page: when the front was last heard; 0: it is gone
+  void set_heard(int rank, int64_t time_us) const;   // the front's page: when the rank's mirror was last heard
 
   // A mirroring page: the front was not heard for so long, or is gone. Never true on the front's own.
   bool front_is_silent(int64_t for_us) const;
+  // The front's page: nothing was heard of the rank's process, by way of its mirror, for so long. Never true of a rank
+  // that has no mirror.
+  bool is_silent(int rank, int64_t for_us) const;
 
  private:
   struct alignas(128) Line {
     std::atomic<uint64_t> counter;
     std::atomic<uint64_t> waiting;  // {sequence, peers}
     std::atomic<uint64_t> claim;    // a mirroring page: {epoch, 1 + blamed}, written by the rank alone
+    std::atomic<int64_t> heard_us;  // the front's page: by the hub
     std::atomic<uint32_t> gone;
   };
   struct Header;

@@ -17,12 +17,8 @@ namespace {
 constexpr int kFront = 0, kFar = 1;
 constexpr int kDeadlineMs = 1000;
 constexpr int kPatienceMs = 60'000;  // of what should end soon, on a busy machine
-// Beyond the deadline: 100 ms for the error itself, the half second that the front then gives a rank that it cannot
-// hear, and a busy machine's scheduling.
-constexpr int kSlackMs = 100 + 500 + 1000;
-// A far rank whose step failed leaves a front that it has not heard for 1.5 s; one that waits for its next step leaves
-// when its kernel gives the connection up, after 5 to 6 s.
-constexpr int kFarFailedMs = kDeadlineMs + 100 + 1500 + 1000, kFarIdleMs = 6000 + 2000;
+// Beyond the deadline: 100 ms for the error, and a busy machine's scheduling.
+constexpr int kSlackMs = 100 + 1000;
 
 const std::string kQuestion =
     "Sam starts with 32 tickets. 9 of the tickets break. A friend gives Sam 31 tickets. Soon Sam has 5 times as many "
@@ -98,9 +94,8 @@ class HostsWorld : public ::testing::Test {
     const int64_t took_ms = (now_us() - since_us) / 1000;
     ::testing::Test::RecordProperty("far_rank_ended_after_ms", static_cast<int>(took_ms));
     const std::string told = world.far.err();
-    const bool failed = told.find("a step failed: rank 2 ") != std::string::npos;
-    EXPECT_LE(took_ms, failed ? kFarFailedMs : kFarIdleMs) << told;
-    EXPECT_NE(told.find(failed ? "the front is not heard any more" : "the front is gone"), std::string::npos) << told;
+    EXPECT_LE(took_ms, kDeadlineMs + kSlackMs) << told;
+    EXPECT_NE(told.find("the front is not heard any more"), std::string::npos) << told;
   }
 
   TestHosts hosts_{2};
@@ -183,7 +178,7 @@ TEST_F(HostsWorld, whose_cable_is_cut_ends_on_both_sides_soon_after_the_deadline
   Running world = start_decode();
   const int64_t cut_us = now_us();
   hosts_.cut(kFront, kFar);
-  expect_end_of_front(world, "rank 2", kDeadlineMs + kSlackMs, cut_us);
+  expect_end_of_front(world, "nothing is heard of rank 2 (10.77.0.2", kDeadlineMs + kSlackMs, cut_us);
   expect_end_of_far_rank(world, cut_us);
 }
 
@@ -191,7 +186,7 @@ TEST_F(HostsWorld, whose_far_card_loses_its_link_ends_on_both_sides_soon_after_t
   Running world = start_decode();
   const int64_t cut_us = now_us();
   hosts_.set_link(kFar, false);
-  expect_end_of_front(world, "rank 2", kDeadlineMs + kSlackMs, cut_us);
+  expect_end_of_front(world, "nothing is heard of rank 2 (10.77.0.2", kDeadlineMs + kSlackMs, cut_us);
   expect_end_of_far_rank(world, cut_us);
 }
 
@@ -220,7 +215,7 @@ TEST_F(HostsWorld, whose_far_rank_is_stopped_ends_after_the_deadline_and_the_ran
   Running world = start_decode();
   const int64_t stopped_us = now_us();
   world.far.signal(SIGSTOP);
-  expect_end_of_front(world, "rank 2", kDeadlineMs + kSlackMs, stopped_us);
+  expect_end_of_front(world, "nothing is heard of rank 2 (10.77.0.2", kDeadlineMs + kSlackMs, stopped_us);
   EXPECT_EQ(world.far.wait(0), std::nullopt);
   world.far.signal(SIGCONT);
   EXPECT_EQ(world.far.wait(kPatienceMs), 4) << world.far.err();
