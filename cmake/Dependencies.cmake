@@ -11,6 +11,7 @@ find_package(nlohmann_json REQUIRED)
 find_package(CLI11 REQUIRED)
 find_package(hwy REQUIRED CONFIG)
 find_package(ZLIB REQUIRED)
+find_package(yaml-cpp REQUIRED CONFIG)
 
 function(coprime_system_library name header library)
   find_path(${name}_INCLUDE ${header} REQUIRED)
