@@ -24,6 +24,7 @@ coprime_system_library(xxhash xxhash.h xxhash)
 coprime_system_library(pcre2 pcre2.h pcre2-8)
 coprime_system_library(utf8proc utf8proc.h utf8proc)
 coprime_system_library(sodium sodium.h sodium)
+coprime_system_library(sqlite3 sqlite3.h sqlite3)
 
 # Optional parts need a header alone: their libraries are loaded at run time.
 function(coprime_optional_part part header)

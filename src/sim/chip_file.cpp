@@ -204,8 +204,8 @@ class Reader {
   }
 
   void read_map(const YamlNode& map, const std::string& prefix) {
-    for (const auto& [name, node] : map.entries) {
-      const std::string key = prefix.empty() ? name : prefix + "." + name;
+    for (const YamlNode& node : map.entries) {
+      const std::string key = prefix.empty() ? node.key : prefix + "." + node.key;
       if (key == "name") {
         file_.name = text(node, key);
         if (file_.name.empty()) refuse(node, key, "a name", "an empty one");
@@ -231,7 +231,8 @@ class Reader {
     provenance.key = key;
     provenance.line = node.line;
     bool has_value = false, has_unit = false, has_source = false;
-    for (const auto& [part, at] : node.entries) {
+    for (const YamlNode& at : node.entries) {
+      const std::string& part = at.key;
       if (part == "value") {
         has_value = assign(field, file_.chip, text(at, key));
         if (!has_value) refuse(at, key, expected_of(field), at.scalar);

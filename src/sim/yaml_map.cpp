@@ -5,6 +5,7 @@
 #include <yaml-cpp/parser.h>
 
 #include <sstream>
+#include <utility>
 
 #include "base/error.h"
 #include "base/printable.h"
@@ -33,8 +34,9 @@ class Builder : public YAML::EventHandler {
     refuse_extras(mark, tag, anchor);
     if (open_.empty()) refuse(mark, "a map", printable(value));
     if (!has_key_) {
-      for (const auto& [key, node] : open_.back()->entries)
-        if (key == value) refuse(mark, "each key once in its map", fmt::format("{} a second time", printable(value)));
+      for (const YamlNode& entry : open_.back()->entries)
+        if (entry.key == value)
+          refuse(mark, "each key once in its map", fmt::format("{} a second time", printable(value)));
       key_ = value;
       has_key_ = true;
       return;
@@ -66,9 +68,9 @@ class Builder : public YAML::EventHandler {
   }
   // The children of an open map do not move while it is the innermost one.
   YamlNode& add(const YAML::Mark& mark) {
-    open_.back()->entries.emplace_back(key_, YamlNode{.line = mark.line + 1});
+    open_.back()->entries.push_back({.key = key_, .line = mark.line + 1});
     has_key_ = false;
-    return open_.back()->entries.back().second;
+    return open_.back()->entries.back();
   }
 
   const std::string& where_;

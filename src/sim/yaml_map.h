@@ -5,16 +5,16 @@
 #include <cstddef>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 namespace coprime::sim {
 
 struct YamlNode {
+  std::string key;  // within the map around it
   int line = 1;
   bool is_map = false;
   std::string scalar;
-  std::vector<std::pair<std::string, YamlNode>> entries;  // in the file's order; keys are distinct
+  std::vector<YamlNode> entries;  // in the file's order; keys are distinct
 };
 
 // Error(kModel), led by `where`:line, for what is no YAML, no such map, larger than `most_bytes` or deeper than

@@ -1,6 +1,7 @@
 // The YAML of a chip. What is accepted is written as text and hashed, and each value can be set again.
 #include "sim/chip_file.h"
 
+#include "base/check.h"
 #include "fuzz.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
