@@ -21,7 +21,7 @@ Chip ahbm_chip() {
              .fill_cycles = 16,
              .drain_cycles = 8,
              .composite_depth = 8};
-  pe.dma = {.hbm_gb_s = 128, .latency_ps = 100'000, .request_bytes = 1024, .reads_in_flight = 16, .stages = 8};
+  pe.dma = {.hbm_gb_s = 256, .latency_ps = 100'000, .request_bytes = 1024, .reads_in_flight = 32, .stages = 16};
   pe.tcm_bytes = 2 << 20;
   pe.arena_bytes = 1 << 20;
 
