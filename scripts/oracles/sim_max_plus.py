@@ -195,7 +195,8 @@ class Pe:
         self.everything.append(result)
         return result
 
-    def softmax_pv(self, m, t, n, scores):
+    def softmax_pv(self, m, t, n, scores, made_by_math):
+        self.wait_for(made_by_math)  # the accumulator is an output: what MATH still writes there
         self.room()
         self.issue("ex_composite")
         exp = self.chip["pe.math.exp_cost"]
@@ -267,7 +268,7 @@ def sweep(pe, case, keys):
         for j, t in enumerate(lengths):
             own = t < lengths[0]  # a short last tile has a buffer of its own
             s = scores(t, reused=steps[j - 2:j - 1] if j >= 2 and not own else ())
-            softmax_step, o = pe.softmax_pv(g, t, d, s)
+            softmax_step, o = pe.softmax_pv(g, t, d, s, [m, l, o] if j == 0 else [])
             steps.append(softmax_step)
         pe.wait_for(pe.everything)
         m = l = o

@@ -118,7 +118,8 @@ void widen(Elements x, float* out) {
     std::memcpy(out, x.data, static_cast<size_t>(count) * 4);
     return;
   }
-  for (int64_t i = 0; i < count; ++i) out[i] = get(x, i);
+  const auto* const bits = reinterpret_cast<const uint16_t*>(x.data);
+  for (int64_t i = 0; i < count; ++i) out[i] = bf16_to_f32(bits[i]);
 }
 
 void narrow(const float* x, Elements out) {
