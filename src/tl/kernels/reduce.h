@@ -26,34 +26,47 @@ Task send_state(M& tl, Peer to, const State& state) {
   co_await tl.send(to, state.o);
 }
 
+// Where what comes is put, and where the merged state is: made before the sweep, so that no receive waits for the
+// sweep's temporaries.
+struct ReduceBuffers {
+  State arrived, next;
+};
+
+template <class M>
+ReduceBuffers reduce_buffers(M& tl, const ReduceArgs& args, int64_t rows, int64_t d) {
+  if (args.within.children.empty() && args.across.children.empty()) return {};
+  return {{tl.empty(rows, 1), tl.empty(rows, 1), tl.empty(rows, d)},
+          {tl.empty(rows, 1), tl.empty(rows, 1), tl.empty(rows, d)}};
+}
+
 // state = merge(state, what comes from `from`).
 template <class M>
-Task receive_and_merge(M& tl, Peer from, State& state) {
+Task receive_and_merge(M& tl, Peer from, State& state, ReduceBuffers& buffers) {
   const int32_t rows = state.o.rows, d = state.o.columns;
   auto scope = tl.scratch_scope();
-  const Tensor m2 = co_await tl.recv(from, rows, 1, Type::kF32);
-  const Tensor l2 = co_await tl.recv(from, rows, 1, Type::kF32);
-  const Tensor o2 = co_await tl.recv(from, rows, d, Type::kF32);
-  const Tensor m = co_await tl.maximum(state.m, m2);
+  const Tensor m2 = co_await tl.recv(from, rows, 1, Type::kF32, buffers.arrived.m);
+  const Tensor l2 = co_await tl.recv(from, rows, 1, Type::kF32, buffers.arrived.l);
+  const Tensor o2 = co_await tl.recv(from, rows, d, Type::kF32, buffers.arrived.o);
+  const Tensor m = co_await tl.maximum(state.m, m2, buffers.next.m);
   const Tensor change = co_await tl.sub(state.m, m);
   const Tensor factor = co_await tl.exp(change);
   const Tensor change2 = co_await tl.sub(m2, m);
   const Tensor factor2 = co_await tl.exp(change2);
   const Tensor scaled_l = co_await tl.mul(state.l, factor);
   const Tensor scaled_l2 = co_await tl.mul(l2, factor2);
-  const Tensor l = co_await tl.add(scaled_l, scaled_l2);
+  const Tensor l = co_await tl.add(scaled_l, scaled_l2, buffers.next.l);
   const Tensor scaled_o = co_await tl.mul(state.o, factor);
   const Tensor scaled_o2 = co_await tl.mul(o2, factor2);
-  const Tensor o = co_await tl.add(scaled_o, scaled_o2);
-  scope.keep(m), scope.keep(l), scope.keep(o);
+  const Tensor o = co_await tl.add(scaled_o, scaled_o2, buffers.next.o);
+  buffers.next = state;
   state = {m, l, o};
 }
 
 template <class M>
-Task reduce_to_root(M& tl, const ReduceArgs& args, State& state, bool& root) {
+Task reduce_to_root(M& tl, const ReduceArgs& args, State& state, ReduceBuffers& buffers, bool& root) {
   for (const ReduceLevel* level : {&args.within, &args.across}) {
     for (const Peer& child : level->children) {
-      const Task merge = receive_and_merge(tl, child, state);
+      const Task merge = receive_and_merge(tl, child, state, buffers);
       co_await merge;
     }
     root = level->root;
