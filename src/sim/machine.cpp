@@ -8,7 +8,7 @@
 
 namespace coprime::sim {
 
-Machine::Machine(const Chip& chip, int first_sip, int sips, OpLog* log)
+Machine::Machine(const Chip& chip, int first_sip, int sips, OpLog* log, bool forward)
     : context_(chip, log),
       first_sip_(first_sip),
       pes_(attention::pe_mesh(static_cast<int>(chip.pes))),
@@ -20,6 +20,7 @@ Machine::Machine(const Chip& chip, int first_sip, int sips, OpLog* log)
     const Place place{first_sip + cube / cubes_.size(), cube % cubes_.size(), static_cast<int>(index) % pes_.size()};
     processors_.push_back(std::make_unique<Processor>(context_, network_, index, place));
   }
+  context_.forward = forward && !log;
   tls_.resize(count);
   network_.attach(processors_);
 }
@@ -45,8 +46,7 @@ MachineTotals Machine::run() {
   while (!events.empty()) {
     const Event event = events.pop();
     context_.now = event.time;
-    ++events_[static_cast<size_t>(event.kind())];
-    dispatch(event);
+    if (dispatch(event)) ++events_[static_cast<size_t>(event.kind())];
   }
   bool ended = true;
   for (const auto& processor : processors_) {
@@ -60,36 +60,59 @@ MachineTotals Machine::run() {
   return totals();
 }
 
-void Machine::dispatch(const Event& event) {
+// Whether it still counted.
+bool Machine::dispatch(const Event& event) {
   const uint32_t component = event.component();
   switch (event.kind()) {
     case EventKind::kArrival:
-      return network_.on_arrival(component);
+      network_.on_arrival(component);
+      return true;
     case EventKind::kCredit:
-      return network_.on_credit(component);
+      network_.on_credit(component);
+      return true;
     case EventKind::kSent:
-      return network_.on_sent(component);
+      network_.on_sent(component);
+      return true;
     case EventKind::kHop:
-      return network_.on_hop(component);
+      network_.on_hop(component);
+      return true;
     case EventKind::kPort:
-      return network_.on_port(component);
-    case EventKind::kDmaEnd:
-      return processors_[component]->on_dma_end();
-    case EventKind::kGemmEnd:
-      return processors_[component]->on_gemm_end();
-    case EventKind::kDrained:
-      return processors_[component]->on_drained();
-    case EventKind::kMathEnd:
-      return processors_[component]->on_math_end();
-    case EventKind::kStart:
-      return processors_[component]->on_start();
-    case EventKind::kDmaChoice:
-      return processors_[component]->on_dma_choice();
-    case EventKind::kGemmChoice:
-      return processors_[component]->on_gemm_choice();
-    case EventKind::kMathChoice:
-      return processors_[component]->on_math_choice();
+      network_.on_port(component);
+      return true;
+    default:
+      break;
   }
+  Processor& processor = *processors_[component];
+  if (event.sequence() < processor.valid_from()) return false;
+  switch (event.kind()) {
+    case EventKind::kLoop:
+      processor.on_loop();
+      break;
+    case EventKind::kDmaEnd:
+      processor.on_dma_end();
+      break;
+    case EventKind::kGemmEnd:
+      processor.on_gemm_end();
+      break;
+    case EventKind::kDrained:
+      processor.on_drained();
+      break;
+    case EventKind::kMathEnd:
+      processor.on_math_end();
+      break;
+    case EventKind::kDmaChoice:
+      processor.on_dma_choice();
+      break;
+    case EventKind::kGemmChoice:
+      processor.on_gemm_choice();
+      break;
+    case EventKind::kMathChoice:
+      processor.on_math_choice();
+      break;
+    default:
+      processor.on_start();
+  }
+  return true;
 }
 
 // Who waits for whom: a line a PE, and the cycle if there is one.
@@ -145,22 +168,13 @@ MachineTotals Machine::totals() const {
     COPRIME_CHECK(parts == end.time, "{} {}", parts, end.time);
     if (end.time > totals.end.time) totals.end = end, totals.last_pe = processor->index();
     const Totals& pe = processor->totals();
-    for (const Tick busy : {pe.issue, pe.math, pe.gemm, processor->dma_busy()}) {
+    for (const Tick busy : {pe.issue, pe.math, pe.gemm, pe.dma}) {
       COPRIME_CHECK(busy <= end.time, "PE {} has a resource that was busy for {} of {}", processor->index(), busy,
                     end.time);
     }
-    Totals& all = totals.pes;
-    Totals& most = totals.busiest;
-    for (size_t op = 0; op < pe.issued.size(); ++op)
-      all.issued[op] += pe.issued[op], largest(most.issued[op], pe.issued[op]);
-    all.issue += pe.issue, all.math += pe.math, all.gemm += pe.gemm;
-    all.hbm_read += pe.hbm_read, all.hbm_written += pe.hbm_written, all.macs += pe.macs;
-    all.math_lanes += pe.math_lanes, all.fetches += pe.fetches, all.subtiles += pe.subtiles;
-    largest(most.issue, pe.issue), largest(most.math, pe.math), largest(most.gemm, pe.gemm);
-    largest(most.hbm_read, pe.hbm_read), largest(most.hbm_written, pe.hbm_written), largest(most.macs, pe.macs);
-    largest(most.math_lanes, pe.math_lanes), largest(most.fetches, pe.fetches), largest(most.subtiles, pe.subtiles);
-    totals.dma_busy += processor->dma_busy();
-    largest(totals.busiest_dma, processor->dma_busy());
+    totals.pes.combine(pe, kAdd);
+    totals.busiest.combine(pe, kLargest);
+    totals.time += end.time;
     largest(totals.arena_high_water, tls_[processor->index()]->arena().high_water());
     largest(totals.tcm_high_water, processor->tcm_high_water());
   }

@@ -29,8 +29,9 @@ enum class Op : uint8_t {
   kRecvAsync,
   kWait,
   kWaitAll,
+  kRepeat,  // the head of a loop's iteration: no operation of the chip
 };
-inline constexpr int kOps = static_cast<int>(Op::kWaitAll) + 1;
+inline constexpr int kOps = static_cast<int>(Op::kRepeat) + 1;
 constexpr bool is_math(Op op) { return op >= Op::kMax && op <= Op::kTranspose; }
 std::string_view name_of(Op op);
 
@@ -62,6 +63,7 @@ struct Command {
   Epilogue epilogue[kMaxEpilogues];
   float value = 0;       // of fill
   Peer peer;             // of send and recv
+  int64_t count = 0;     // of repeat: iterations that are alike; then, how many of them need not run
   uint32_t receive = 0;  // of wait: which; of recv and recv_async: set by the machine
 };
 
