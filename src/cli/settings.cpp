@@ -256,9 +256,8 @@ void add_plan_flags(CLI::App& app, PlanSettings& s) {
   add(app, "--json", s.json, "one JSON object instead of the tables");
 }
 
-void add_sim_run_flags(CLI::App& app, SimRunSettings& s) {
+void add_sim_flags(CLI::App& app, SimSettings& s) {
   const auto is_topology = CLI::IsMember({"tree", "mesh", "chain", "ring", "star"});
-  app.add_option("KERNEL", s.kernel, "decode")->required()->check(CLI::IsMember({"decode"}));
   add(app, "--variant", s.variant,
       "of decode: opt1 waits for each tile's scores, opt3 has the next ones under way, opt3v its values, too, opt2 "
       "gives "
@@ -281,10 +280,30 @@ void add_sim_run_flags(CLI::App& app, SimRunSettings& s) {
       ->capture_default_str();
   add(app, "--across", s.across, "how the CUBEs of a group reduce")->check(is_topology)->capture_default_str();
   add(app, "--chip", s.chip, "a chip as YAML (see chips/) [the 4 SIPs of ADR-0060]");
+}
+
+void add_sim_run_flags(CLI::App& app, SimRunSettings& s) {
+  app.add_option("KERNEL", s.kernel, "decode")->required()->check(CLI::IsMember({"decode"}));
+  add_sim_flags(app, s);
   add(app, "--data", s.data, "compute, too: bf16 numbers made by counter");
   add(app, "--trace", s.trace, "file to write: what each engine did, for ui.perfetto.dev");
   add(app, "--oplog", s.oplog, "file to write: the same as binary columns");
   add(app, "--json", s.json, "one JSON object instead of the tables");
+}
+
+void add_sim_sweep_flags(CLI::App& app, SimSweepSettings& s) {
+  add_sim_flags(app, s);
+  add(app, "--over", s.over,
+      "quantities, the first along x: variant, context, cubes, pes, tile, group, topology, within, across, depth, or a "
+      "value "
+      "of the chip; each with usual values, or with these: cubes=1,8,topology")
+      ->required();
+  add(app, "--svg", s.svg, "file to write: the table as a chart, with the formula beside what was simulated");
+}
+
+void add_sim_export_flags(CLI::App& app, SimExportSettings& s) {
+  app.add_option("OPLOG", s.oplog, "what sim run --oplog wrote")->required();
+  add(app, "--sqlite", s.sqlite, "database to write, for questions in SQL (docs/simulator.md has some)")->required();
 }
 
 void add_probe_flags(CLI::App& app, ProbeSettings& s) {

@@ -155,19 +155,35 @@ void set_swept(std::string_view name, std::string_view value, Chip& chip, RunSpe
   sim::set_chip_value(chip, name, value);
 }
 
-SweepAxis parse_sweep_axis(std::string_view text) {
-  const size_t equals = text.find('=');
-  const std::string name(text.substr(0, equals));
-  const Quantity* quantity = quantity_of(name);
-  if (!quantity && !std::ranges::count(sim::chip_keys(), name))
-    fail(ErrorKind::kUsage,
-         "--over {}: expected variant, context, cubes, pes, tile, group, topology, within, across, depth, or a value "
-         "of the "
-         "chip such as pe.gemm.subtile_cycles",
-         printable(name));
-  if (equals != std::string_view::npos) return {name, split(text.substr(equals + 1))};
-  if (!quantity) fail(ErrorKind::kUsage, "--over {}: say over which values: {}=1,2,4", name, name);
-  return {name, split(quantity->values)};
+std::vector<SweepAxis> parse_sweep_axes(std::string_view text) {
+  const std::vector<std::string> keys = sim::chip_keys();
+  const auto is_quantity = [&](const std::string& name) {
+    return quantity_of(name) || std::ranges::count(keys, name) > 0;
+  };
+  std::vector<SweepAxis> axes;
+  for (const std::string& part : split(text)) {
+    const size_t equals = part.find('=');
+    const std::string name = part.substr(0, equals);
+    if (equals == std::string::npos && !axes.empty() && !is_quantity(name)) {
+      axes.back().values.push_back(part);
+      continue;
+    }
+    if (!is_quantity(name))
+      fail(ErrorKind::kUsage,
+           "--over {}: expected variant, context, cubes, pes, tile, group, topology, within, across, depth, or a value "
+           "of "
+           "the chip such as pe.gemm.subtile_cycles",
+           printable(name));
+    axes.push_back({name, {}});
+    if (equals != std::string::npos) axes.back().values.push_back(part.substr(equals + 1));
+  }
+  for (SweepAxis& axis : axes) {
+    if (!axis.values.empty()) continue;
+    const Quantity* quantity = quantity_of(axis.name);
+    if (!quantity) fail(ErrorKind::kUsage, "--over {0}: say over which values: {0}=1,2,4", axis.name);
+    axis.values = split(quantity->values);
+  }
+  return axes;
 }
 
 Sweep run_sweep(const Chip& chip, const RunSpec& spec, std::vector<SweepAxis> axes) {

@@ -17,8 +17,9 @@ struct SweepAxis {
   std::vector<std::string> values;
 };
 
-// "cubes", with usual values, or "cubes=1,2,4". Error(kUsage) for what cannot be swept, or has no usual values.
-SweepAxis parse_sweep_axis(std::string_view text);
+// Names behind each other, with usual values or with these: "cubes=1,2,4,topology". Error(kUsage) for what cannot be
+// swept, or has no usual values.
+std::vector<SweepAxis> parse_sweep_axes(std::string_view text);
 
 struct SweepPoint {
   std::vector<std::string> values;  // by axis

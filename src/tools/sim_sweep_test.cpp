@@ -19,7 +19,7 @@ sim::RunSpec small() {
 
 std::string told(std::string_view axis) {
   try {
-    run_sweep(sim::ahbm_chip(), small(), {parse_sweep_axis(axis)});
+    run_sweep(sim::ahbm_chip(), small(), parse_sweep_axes(axis));
   } catch (const Error& error) {
     EXPECT_EQ(error.kind(), ErrorKind::kUsage);
     return error.what();
@@ -28,8 +28,7 @@ std::string told(std::string_view axis) {
 }
 
 TEST(Sweep, runs_every_combination_and_says_which_is_fastest) {
-  const Sweep sweep =
-      run_sweep(sim::ahbm_chip(), small(), {parse_sweep_axis("cubes=1,8"), parse_sweep_axis("topology=chain,tree")});
+  const Sweep sweep = run_sweep(sim::ahbm_chip(), small(), parse_sweep_axes("cubes=1,8,topology=chain,tree"));
   ASSERT_EQ(sweep.points.size(), 4u);
   EXPECT_EQ(sweep.points[1].values, (std::vector<std::string>{"1", "tree"}));
   EXPECT_EQ(sweep.points[3].result.rounds, 6);
@@ -42,20 +41,19 @@ TEST(Sweep, runs_every_combination_and_says_which_is_fastest) {
 }
 
 TEST(Sweep, of_a_value_of_the_chip_changes_it) {
-  const Sweep sweep = run_sweep(sim::ahbm_chip(), small(), {parse_sweep_axis("pe.dma.hbm_gb_s=8,256")});
+  const Sweep sweep = run_sweep(sim::ahbm_chip(), small(), parse_sweep_axes("pe.dma.hbm_gb_s=8,256"));
   EXPECT_GT(sweep.points[0].result.ticks, 4 * sweep.points[1].result.ticks);
 }
 
 TEST(Sweep, keeps_what_cannot_be_placed_as_a_refusal) {
-  const Sweep sweep = run_sweep(sim::ahbm_chip(), small(), {parse_sweep_axis("cubes=5,8")});
+  const Sweep sweep = run_sweep(sim::ahbm_chip(), small(), parse_sweep_axes("cubes=5,8"));
   EXPECT_NE(sweep.points[0].refusal.find("a group of 5 CUBEs is no rectangle"), std::string::npos);
   EXPECT_TRUE(sweep.points[1].refusal.empty());
   EXPECT_NE(sweep_table(sweep).find("a group of 5 CUBEs"), std::string::npos);
 }
 
 TEST(Sweep, draws_what_was_simulated_and_the_formula_beside_it) {
-  const Sweep sweep =
-      run_sweep(sim::ahbm_chip(), small(), {parse_sweep_axis("context=8K,16K"), parse_sweep_axis("variant=opt1,opt2")});
+  const Sweep sweep = run_sweep(sim::ahbm_chip(), small(), parse_sweep_axes("context=8K,16K,variant=opt1,opt2"));
   const std::string svg = sweep_svg(sweep, "a chip");
   EXPECT_NE(svg.find(">opt2, formula</text>"), std::string::npos);
   EXPECT_NE(svg.find(">16K</text>"), std::string::npos);
