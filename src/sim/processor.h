@@ -11,6 +11,7 @@
 #include "sim/composite.h"
 #include "sim/dma_port.h"
 #include "sim/network.h"
+#include "tl/place.h"
 #include "tl/tl.h"
 
 namespace coprime::sim {
@@ -28,10 +29,7 @@ enum Counter : uint8_t {
 };
 inline constexpr int kCounters = kSent + kPortsOfPe;
 
-// Where a PE stands: numbers within the chip.
-struct Place {
-  int sip = 0, cube = 0, pe = 0;
-};
+using tl::Place;
 
 // What a PE did, for reports and invariants.
 struct Totals {

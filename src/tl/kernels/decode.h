@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "tl/kernels/fold.h"
 #include "tl/kernels/reduce.h"
 #include "tl/tl.h"
 
@@ -60,13 +61,6 @@ class Turns {
  private:
   int64_t last_;
   Tensor turns_[2], short_;
-};
-
-inline Epilogue scaled(float scale) { return {EpilogueKind::kScale, scale, {}}; }
-
-// One tile's scores s, folded into `from`; the sum with the old O comes later (fold_values). factor: exp(m - m').
-struct Weights {
-  Tensor p, factor;
 };
 
 template <class M>

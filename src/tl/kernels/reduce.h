@@ -26,27 +26,35 @@ Task send_state(M& tl, Peer to, const State& state) {
   co_await tl.send(to, state.o);
 }
 
+// state = merge(state, other), in new tensors.
+template <class M>
+Task merge_state(M& tl, State& state, const State& other) {
+  const Tensor m = co_await tl.maximum(state.m, other.m);
+  const Tensor change = co_await tl.sub(state.m, m);
+  const Tensor factor = co_await tl.exp(change);
+  const Tensor change2 = co_await tl.sub(other.m, m);
+  const Tensor factor2 = co_await tl.exp(change2);
+  const Tensor scaled_l = co_await tl.mul(state.l, factor);
+  const Tensor scaled_l2 = co_await tl.mul(other.l, factor2);
+  const Tensor l = co_await tl.add(scaled_l, scaled_l2);
+  const Tensor scaled_o = co_await tl.mul(state.o, factor);
+  const Tensor scaled_o2 = co_await tl.mul(other.o, factor2);
+  const Tensor o = co_await tl.add(scaled_o, scaled_o2);
+  state = {m, l, o};
+}
+
 // state = merge(state, what comes from `from`).
 template <class M>
 Task receive_and_merge(M& tl, Peer from, State& state) {
   const int32_t rows = state.o.rows, d = state.o.columns;
   auto scope = tl.scratch_scope();
-  const Tensor m2 = co_await tl.recv(from, rows, 1, Type::kF32);
-  const Tensor l2 = co_await tl.recv(from, rows, 1, Type::kF32);
-  const Tensor o2 = co_await tl.recv(from, rows, d, Type::kF32);
-  const Tensor m = co_await tl.maximum(state.m, m2);
-  const Tensor change = co_await tl.sub(state.m, m);
-  const Tensor factor = co_await tl.exp(change);
-  const Tensor change2 = co_await tl.sub(m2, m);
-  const Tensor factor2 = co_await tl.exp(change2);
-  const Tensor scaled_l = co_await tl.mul(state.l, factor);
-  const Tensor scaled_l2 = co_await tl.mul(l2, factor2);
-  const Tensor l = co_await tl.add(scaled_l, scaled_l2);
-  const Tensor scaled_o = co_await tl.mul(state.o, factor);
-  const Tensor scaled_o2 = co_await tl.mul(o2, factor2);
-  const Tensor o = co_await tl.add(scaled_o, scaled_o2);
-  scope.keep(m), scope.keep(l), scope.keep(o);
-  state = {m, l, o};
+  State other;
+  other.m = co_await tl.recv(from, rows, 1, Type::kF32);
+  other.l = co_await tl.recv(from, rows, 1, Type::kF32);
+  other.o = co_await tl.recv(from, rows, d, Type::kF32);
+  const Task merge = merge_state(tl, state, other);
+  co_await merge;
+  scope.keep(state.m), scope.keep(state.l), scope.keep(state.o);
 }
 
 template <class M>
