@@ -13,6 +13,7 @@ void run_logits(const WorldSettings& world, const LogitsSettings& settings);
 void run_bench(const WorldSettings& world, const BenchSettings& settings);
 void run_link(const LinkSettings& settings);
 void run_plan(const PlanSettings& settings);
+void run_sim_run(const SimRunSettings& settings);
 void run_probe(const ProbeSettings& settings);
 void run_synth(const SynthSettings& settings);
 void run_check(const CheckSettings& settings);

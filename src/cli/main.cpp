@@ -63,6 +63,11 @@ int run(int argc, char** argv) {
   coprime::add_plan_flags(*plan_command, plan);
   CLI::App* probe_command = app.add_subcommand("probe", "measure this host for plan --machine");
   coprime::add_probe_flags(*probe_command, probe);
+  CLI::App* sim_command = app.add_subcommand("sim", "attention kernels on a simulated chip");
+  sim_command->require_subcommand(1);
+  coprime::SimRunSettings sim_run;
+  CLI::App* sim_run_command = sim_command->add_subcommand("run", "one kernel: how long, what bounds it, and why");
+  coprime::add_sim_run_flags(*sim_run_command, sim_run);
   coprime::SynthSettings synth;
   CLI::App* synth_command = app.add_subcommand("synth", "make a checkpoint with random weights, of any shape");
   coprime::add_synth_flags(*synth_command, synth);
@@ -102,6 +107,7 @@ int run(int argc, char** argv) {
   if (quantize_command->parsed()) coprime::run_quantize(quantize);
   if (tokenize_command->parsed()) coprime::run_tokenize(tokenize);
   if (plan_command->parsed()) coprime::run_plan(plan);
+  if (sim_run_command->parsed()) coprime::run_sim_run(sim_run);
   if (probe_command->parsed()) coprime::run_probe(probe);
   if (generate_command->parsed() || eval_command->parsed() || gate_command->parsed() || logits_command->parsed() ||
       bench_command->parsed() || link_command->parsed()) {

@@ -256,6 +256,37 @@ void add_plan_flags(CLI::App& app, PlanSettings& s) {
   add(app, "--json", s.json, "one JSON object instead of the tables");
 }
 
+void add_sim_run_flags(CLI::App& app, SimRunSettings& s) {
+  const auto is_topology = CLI::IsMember({"tree", "mesh", "chain", "ring", "star"});
+  app.add_option("KERNEL", s.kernel, "decode")->required()->check(CLI::IsMember({"decode"}));
+  add(app, "--variant", s.variant,
+      "of decode: opt1 waits for each tile's scores, opt3 has the next ones under way, opt3v its values, too, opt2 "
+      "gives "
+      "softmax to the scheduler")
+      ->check(CLI::IsMember({"opt1", "opt3", "opt3v", "opt2"}))
+      ->capture_default_str();
+  add(app, "--context", s.context, "tokens, the new one included, with K or M for 2^10 or 2^20")->capture_default_str();
+  add(app, "--cubes", s.cubes, "CUBEs that share a KV head: a contiguous rectangle of a SIP")
+      ->check(in_range(1, 1024))
+      ->capture_default_str();
+  add(app, "--pes", s.pes, "PEs of a CUBE that take part: 1, 2, 4 or 8")->check(in_range(1, 8))->capture_default_str();
+  add(app, "--tile", s.tile, "keys of a tile")->check(in_range(int64_t{1}, int64_t{1} << 20))->capture_default_str();
+  add(app, "--kv-heads", s.kv_heads, "KV heads of the model")->check(in_range(1, 1024))->capture_default_str();
+  add(app, "--group", s.rows, "query heads of a KV head")
+      ->check(in_range(int64_t{1}, int64_t{1024}))
+      ->capture_default_str();
+  add(app, "--head-dim", s.d, "width of a head")->check(in_range(int64_t{1}, int64_t{4096}))->capture_default_str();
+  add(app, "--within", s.within, "how the PEs of a CUBE reduce: tree, mesh, chain, ring or star")
+      ->check(is_topology)
+      ->capture_default_str();
+  add(app, "--across", s.across, "how the CUBEs of a group reduce")->check(is_topology)->capture_default_str();
+  add(app, "--chip", s.chip, "a chip as YAML (see chips/) [the 4 SIPs of ADR-0060]");
+  add(app, "--data", s.data, "compute, too: bf16 numbers made by counter");
+  add(app, "--trace", s.trace, "file to write: what each engine did, for ui.perfetto.dev");
+  add(app, "--oplog", s.oplog, "file to write: the same as binary columns");
+  add(app, "--json", s.json, "one JSON object instead of the tables");
+}
+
 void add_probe_flags(CLI::App& app, ProbeSettings& s) {
   add(app, "--out", s.out, "file to write, for coprime plan --machine [standard output]");
 }

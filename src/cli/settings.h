@@ -119,6 +119,14 @@ struct PlanSettings {
   bool exact = false, kernels = false, json = false;
 };
 
+// Of `coprime sim run`.
+struct SimRunSettings {
+  std::string kernel, variant = "opt3", context = "1M", chip, trace, oplog, within = "tree", across = "mesh";
+  int cubes = 8, pes = 8, kv_heads = 8;
+  int64_t tile = 64, rows = 8, d = 128;
+  bool data = false, json = false;
+};
+
 struct ProbeSettings {
   std::string out;
 };
@@ -157,6 +165,7 @@ void add_gate_flags(CLI::App& app, GateSettings& settings);
 void add_logits_flags(CLI::App& app, LogitsSettings& settings);
 void add_bench_flags(CLI::App& app, BenchSettings& settings);
 void add_link_flags(CLI::App& app, LinkSettings& settings);
+void add_sim_run_flags(CLI::App& app, SimRunSettings& settings);
 void add_plan_flags(CLI::App& app, PlanSettings& settings);
 void add_probe_flags(CLI::App& app, ProbeSettings& settings);
 

@@ -63,7 +63,7 @@ void Processor::start_math_job() {
   math_queue_.pop();
   start_math(MathWork::kJob, job.seen, Cause::kIssue, job.ticks, job.op, job.line, job.kind);
   ++reached_[kMathStarted];
-  wake(math_start_);
+  if (wait_counter_ == kMathStarted) wake(math_start_);  // the end before may be what the CPU waits for: not yet told
 }
 
 bool Processor::softmax_step_ready() {

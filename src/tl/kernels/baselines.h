@@ -29,18 +29,13 @@ Task receive_state(M& tl, Peer from, const State& into, PendingState& pending) {
 template <class M>
 Task fan_out(M& tl, const FanOutArgs& args) {
   const int64_t rows = args.sweep.rows, d = args.sweep.d;
-  State own;
-  const Task sweep = decode_sweep(tl, args.sweep, own);
-  co_await sweep;
   const State buffers[2] = {{tl.empty(rows, 1), tl.empty(rows, 1), tl.empty(rows, d)},
                             {tl.empty(rows, 1), tl.empty(rows, 1), tl.empty(rows, d)}};
-  const State sum = {tl.empty(rows, 1), tl.empty(rows, 1), tl.empty(rows, d)};
-  const Tensor zero = co_await tl.full(rows, 1, 0);
-  co_await tl.add(own.m, zero, sum.m);
-  co_await tl.add(own.l, zero, sum.l);
-  co_await tl.add(own.o, zero, sum.o);
+  State state, spare = {tl.empty(rows, 1), tl.empty(rows, 1), tl.empty(rows, d)};
+  const Task sweep = decode_sweep(tl, args.sweep, state);
+  co_await sweep;
   for (int step = 1; step < args.ranks.size; ++step) {
-    const State& have = step == 1 ? own : buffers[(step - 1) % 2];
+    const State have = step == 1 ? state : buffers[(step - 1) % 2];
     const State& next = buffers[step % 2];
     PendingState pending;
     const Task receive = receive_state(tl, args.ranks.previous, next, pending);
@@ -50,17 +45,12 @@ Task fan_out(M& tl, const FanOutArgs& args) {
     co_await tl.wait(pending.m);
     co_await tl.wait(pending.l);
     co_await tl.wait(pending.o);
-    const auto scope = tl.scratch_scope();
-    State merged = sum;
-    const Task merge = merge_state(tl, merged, next);
+    const Task merge = merge_state(tl, state, next, spare);
     co_await merge;
-    co_await tl.add(merged.m, zero, sum.m);
-    co_await tl.add(merged.l, zero, sum.l);
-    co_await tl.add(merged.o, zero, sum.o);
   }
   if (!args.stores) co_return;
-  tl.note("l", sum.l);
-  const Tensor out = co_await tl.div(sum.o, sum.l, Type::kBf16);
+  tl.note("l", state.l);
+  const Tensor out = co_await tl.div(state.o, state.l, Type::kBf16);
   co_await tl.store(tl.ref(args.sweep.o, 0, rows, d), out);
 }
 
@@ -68,6 +58,7 @@ Task fan_out(M& tl, const FanOutArgs& args) {
 template <class M>
 Task blocking_decode(M& tl, const DecodeArgs& args) {
   const DecodeTiles tiles{args};
+  ReduceBuffers buffers = reduce_buffers(tl, args.reduce, args.rows, args.d);
   const Tensor q = co_await tl.load(tl.ref(args.q, 0, args.rows, args.d));
   RunningState running;
   const Task start = begin_state(tl, args.rows, args.d, running);
@@ -94,7 +85,7 @@ Task blocking_decode(M& tl, const DecodeArgs& args) {
     state.m = m;
   }
   bool root = false;
-  const Task reduce = reduce_to_root(tl, args.reduce, state, root);
+  const Task reduce = reduce_to_root(tl, args.reduce, state, buffers, root);
   co_await reduce;
   if (!root) co_return;
   tl.note("l", state.l);

@@ -126,10 +126,11 @@ Task decode_sweep(M& tl, const DecodeArgs& args, State& state) {
 template <class M>
 Task decode(M& tl, const DecodeArgs& args) {
   State state;
+  ReduceBuffers buffers = reduce_buffers(tl, args.reduce, args.rows, args.d);
   const Task sweep = decode_sweep(tl, args, state);
   co_await sweep;
   bool root = false;
-  const Task reduce = reduce_to_root(tl, args.reduce, state, root);
+  const Task reduce = reduce_to_root(tl, args.reduce, state, buffers, root);
   co_await reduce;
   if (!root) co_return;
   tl.note("l", state.l);
