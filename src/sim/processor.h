@@ -91,12 +91,7 @@ class Processor {
   // What the CPU waits for; null: nothing.
   const tl::Command* blocked() const { return blocked_; }
 
-  // What the kernel noted, in order.
-  struct Note {
-    std::string name;
-    std::vector<float> values;
-  };
-  const std::vector<Note>& notes() const { return notes_; }
+  const std::vector<tl::Note>& notes() const { return notes_; }
 
  private:
   static constexpr Tick kNever = ~Tick{0};
@@ -225,7 +220,7 @@ class Processor {
   Tick dma_choice_ = kNever, gemm_choice_ = kNever, math_choice_ = kNever;
 
   Totals totals_;
-  std::vector<Note> notes_;
+  std::vector<tl::Note> notes_;
 };
 
 }  // namespace coprime::sim

@@ -42,12 +42,6 @@ void merge(MachineTotals& into, const MachineTotals& from) {
   into.tcm_high_water = std::max(into.tcm_high_water, from.tcm_high_water);
 }
 
-std::vector<std::vector<float>> noted(const Processor& processor) {
-  std::vector<std::vector<float>> values;
-  for (const Processor::Note& note : processor.notes()) values.push_back(note.values);
-  return values;
-}
-
 // Programs never speak with each other: each runs on a machine of its own.
 void run_program(const Chip& chip, const RunSpec& spec, const tl::Program& program, tl::OutputCollector& outputs,
                  RunResult& result) {
@@ -64,7 +58,7 @@ void run_program(const Chip& chip, const RunSpec& spec, const tl::Program& progr
   result.sips += program.sips;
   if (!spec.inputs) return;
   for (size_t i = 0; i < program.parts.size(); ++i)
-    outputs.add(*memories[i], noted(machine.processor(program.parts[i].place)));
+    outputs.add(*memories[i], machine.processor(program.parts[i].place).notes());
 }
 
 double energy(const Chip& chip, const MachineTotals& totals) {

@@ -401,7 +401,9 @@ std::string_view name_of(Kernel kernel) {
 
 Launch make_launch(const Places& places, const LaunchSpec& spec) { return Planner(places, spec).make(); }
 
-void OutputCollector::add(const RankMemory& memory, const std::vector<std::vector<float>>& l) {
+void OutputCollector::add(const RankMemory& memory, const std::vector<Note>& notes) {
+  std::vector<const std::vector<float>*> m, l;
+  for (const Note& note : notes) (note.name == "m" ? m : l).push_back(&note.values);
   for (size_t i = 0; i < memory.stores().size(); ++i) {
     const RankMemory::Store& store = memory.stores()[i];
     const MemoryLayout& layout = *store.layout;
@@ -413,9 +415,14 @@ void OutputCollector::add(const RankMemory& memory, const std::vector<std::vecto
     for (int64_t row = 0; row < store.rows; ++row) {
       const auto to = static_cast<size_t>((store.row / layout.heads + row % width) * layout.group +
                                           layout.first_query_head + row / width);
-      if (output.o.size() < (to + 1) * d) output.o.resize((to + 1) * d), output.l.resize(to + 1);
+      if (output.o.size() < (to + 1) * d) {
+        output.o.resize((to + 1) * d);
+        if (!l.empty()) output.m.resize(to + 1), output.l.resize(to + 1);
+      }
       std::copy_n(store.values.begin() + row * layout.d, d, output.o.begin() + static_cast<std::ptrdiff_t>(to * d));
-      if (i < l.size()) output.l[to] = l[i][static_cast<size_t>(row)];
+      if (l.empty()) continue;
+      output.m[to] = m[i]->at(static_cast<size_t>(row));
+      output.l[to] = l[i]->at(static_cast<size_t>(row));
     }
   }
 }

@@ -68,12 +68,6 @@ struct Program {
   std::vector<Part> parts;
 };
 
-// The places that a program may use.
-struct Places {
-  int sips = 1;
-  attention::Mesh cubes, pes;  // of a SIP, of a CUBE
-};
-
 // What a person asks for.
 struct LaunchSpec {
   Kernel kernel = Kernel::kDecode;
@@ -109,15 +103,15 @@ Launch make_launch(const Places& places, const LaunchSpec& spec);
 
 // What a head's parts stored, in data mode.
 struct HeadOutput {
-  std::vector<float> o;  // by position and query head: [positions * G, d]; of the all-reduce: [rows, d]
-  std::vector<float> l;  // [positions * G], before the division
+  std::vector<float> o;     // by position and query head: [positions * G, d]; of the all-reduce: [rows, d]
+  std::vector<float> m, l;  // [positions * G], before the division
   int stores = 0;
 };
 
-// The outputs that a program's parts stored; l: by part, what its kernel noted at each store, in order.
+// The outputs that a program's parts stored. notes: of a part, in order; its kernel noted m and l before each store.
 class OutputCollector {
  public:
-  void add(const RankMemory& memory, const std::vector<std::vector<float>>& l);
+  void add(const RankMemory& memory, const std::vector<Note>& notes);
   std::vector<HeadOutput> take() { return std::move(heads_); }
 
  private:

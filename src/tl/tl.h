@@ -37,6 +37,12 @@ struct Pending {
   Tensor tensor;
 };
 
+// What a kernel showed by note().
+struct Note {
+  std::string name;
+  std::vector<float> values;
+};
+
 template <class Core>
 class Tl {
   using Use = typename Core::Use;

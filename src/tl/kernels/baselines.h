@@ -49,7 +49,7 @@ Task fan_out(M& tl, const FanOutArgs& args) {
     co_await merge;
   }
   if (!args.stores) co_return;
-  tl.note("l", state.l);
+  note_state(tl, state);
   const Tensor out = co_await tl.div(state.o, state.l, Type::kBf16);
   co_await tl.store(tl.ref(args.sweep.o, 0, rows, d), out);
 }
@@ -88,7 +88,7 @@ Task blocking_decode(M& tl, const DecodeArgs& args) {
   const Task reduce = reduce_to_root(tl, args.reduce, state, buffers, root);
   co_await reduce;
   if (!root) co_return;
-  tl.note("l", state.l);
+  note_state(tl, state);
   const Tensor out = co_await tl.div(state.o, state.l, Type::kBf16);
   co_await tl.store(tl.ref(args.o, 0, args.rows, args.d), out);
 }

@@ -133,7 +133,7 @@ Task decode(M& tl, const DecodeArgs& args) {
   const Task reduce = reduce_to_root(tl, args.reduce, state, buffers, root);
   co_await reduce;
   if (!root) co_return;
-  tl.note("l", state.l);
+  note_state(tl, state);
   const Tensor out = co_await tl.div(state.o, state.l, Type::kBf16);
   co_await tl.store(tl.ref(args.o, 0, args.rows, args.d), out);
 }

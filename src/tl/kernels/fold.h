@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "attention/causal.h"
+#include "tl/kernels/reduce.h"
 #include "tl/tl.h"
 
 namespace coprime::tl {
@@ -67,7 +68,7 @@ Task fold_tile(M& tl, const QueryBlock& queries, Operand k, Operand v, int64_t k
 // The output of the block, into its rows of `to`. After it nothing is under way.
 template <class M>
 Task store_output(M& tl, const RunningState& running, HbmRef to) {
-  tl.note("l", running.state.l);
+  note_state(tl, running.state);
   const Tensor out = co_await tl.div(running.state.o, running.state.l, Type::kBf16);
   co_await tl.store(to, out);
   co_await tl.wait_all();

@@ -19,6 +19,13 @@ struct ReduceArgs {
   ReduceLevel within, across;  // PEs of the CUBE; CUBEs of the group (only the root PE of a CUBE takes part)
 };
 
+// Shows m and l as they are before the division.
+template <class M>
+void note_state(M& tl, const State& state) {
+  tl.note("m", state.m);
+  tl.note("l", state.l);
+}
+
 template <class M>
 Task send_state(M& tl, Peer to, const State& state) {
   co_await tl.send(to, state.m);
