@@ -263,7 +263,7 @@ def sweep(pe, case, keys):
             (s, w), following = following, prepare(lengths[j + 1]) if j + 1 < len(lengths) else None
             p, m, l = softmax(t, s)
             o = update(pe.composite(g, t, d, [p, w] if ahead else [p], in_hbm=not ahead))
-    elif kernel == "opt2":
+    elif lengths:  # opt2
         steps = []
         for j, t in enumerate(lengths):
             own = t < lengths[0]  # a short last tile has a buffer of its own

@@ -42,6 +42,7 @@ Worker::Outgoing& Worker::outgoing(tl::Peer peer) {
 }
 
 bool Worker::issue(tl::Command& command) {
+  if (command.op == Op::kRepeat) command.count = 0;  // every iteration runs
   if (!is_message(command.op)) return true;
   begin(command);
   if (mesh_.scheduled()) return false;

@@ -34,6 +34,8 @@ class Worker {
   bool issue(tl::Command& command);
   void receive(const tl::Command& command, std::byte* into);
   bool busy(const Use&) const { return false; }
+  void begin_loop() {}
+  void end_loop() {}
   void note(std::string_view name, const tl::Elements& x);
   int program_id(int axis) const { return axis == 0 ? place_.pe : axis == 1 ? place_.cube : place_.sip; }
   int neighbour(tl::Level level, attention::Direction direction) const;

@@ -36,6 +36,7 @@ struct Context {
   OpLog* log;  // null: none
   uint32_t ops = 0;
   bool with_data = false;
+  bool forward = false;  // loops may be accounted for at once
 };
 
 }  // namespace coprime::sim

@@ -31,17 +31,18 @@ Tick gemm(const Chip& chip, int64_t rows, int64_t k, int64_t n) {
 }  // namespace
 
 Tick TilePeriod::ticks(tl::DecodeVariant variant) const {
-  const Tick first = std::max(dma_k, gemm_qk), second = std::max(dma_v, gemm_pv);
+  const Tick first = std::max(dma_k, gemm_qk), scale = update / 2;
+  const auto behind = [&](Tick product) { return std::max(product, scale) + update - scale; };
   Tick ticks = 0;
   switch (variant) {
     case tl::DecodeVariant::kOpt1:
-      ticks = first + softmax + second + update;
+      ticks = first + softmax + behind(std::max(dma_v, gemm_pv));
       break;
     case tl::DecodeVariant::kOpt3:
-      ticks = std::max(first, softmax) + second + update;
+      ticks = std::max(first, softmax) + behind(std::max(dma_v, gemm_pv));
       break;
     case tl::DecodeVariant::kOpt3v:
-      ticks = std::max(std::max(first, softmax) + gemm_pv + update, dma_k + dma_v);
+      ticks = std::max(std::max(first, softmax) + behind(gemm_pv), dma_k + dma_v);
       break;
     case tl::DecodeVariant::kOpt2:
       ticks = std::max({dma_k + dma_v, gemm_qk + gemm_pv, softmax + update});

@@ -12,9 +12,10 @@ struct TilePeriod {
   Tick softmax = 0, update = 0;                         // MATH: nine operations; O e + U
   Tick issue = 0;                                       // CPU
 
-  // opt1: T1 + Ts + T2 + Ta; opt3: max(T1, Ts) + T2 + Ta; with T1 = max(dma_k, gemm_qk), T2 = max(dma_v, gemm_pv).
-  // opt3v brings V ahead: T2 is gemm_pv, and both transfers bound the whole. opt2: the busiest of DMA, GEMM, MATH.
-  // None is faster than its CPU.
+  // With T1 = max(dma_k, gemm_qk), T2 = max(dma_v, gemm_pv), Ts = softmax, Ta = update:
+  // opt1: T1 + Ts + T2 + Ta; opt3: max(T1, Ts) + T2 + Ta; of Ta, the half that scales O needs no product and runs
+  // beside it (A3 puts all of Ta behind T2). opt3v brings V ahead: T2 is gemm_pv, and both transfers bound the whole.
+  // opt2: the busiest of DMA, GEMM, MATH. None is faster than its CPU.
   Tick ticks(tl::DecodeVariant variant) const;
 };
 TilePeriod tile_period(const Chip& chip, const RunSpec& spec);

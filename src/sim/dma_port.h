@@ -12,6 +12,7 @@ struct DmaRun {
   Tick start;
   Cause cause;
   uint32_t cause_op;
+  Tick busy;
   Moment end;
 };
 
@@ -27,7 +28,7 @@ class DmaPort {
 
   // Runs the job `op`, which is ready then for that cause. Jobs come in the order of the port.
   DmaRun run(uint32_t op, const Moment& ready, Cause cause, int64_t bytes) {
-    DmaRun run{std::max(available(), ready.time), cause, ready.op, {}};
+    DmaRun run{std::max(available(), ready.time), cause, ready.op, 0, {}};
     if (ready.time <= free_.time) run.cause = Cause::kEngine, run.cause_op = free_.op;
     free_.wait(ready);
     if (run.start > free_.time) run.cause = Cause::kBuffer;
@@ -35,7 +36,7 @@ class DmaPort {
       const Tick ticks = bytes >= dma_.request_bytes ? request_ticks_ : transfer_ticks(bytes, dma_.hbm_gb_s);
       if (ends_[next_] > free_.time) free_.add(Part::kHbmLatency, ends_[next_] - free_.time);
       free_.add(Part::kHbm, ticks);
-      busy_ += ticks;
+      run.busy += ticks;
       ends_[next_] = free_.time + static_cast<Tick>(dma_.latency_ps);
       if (++next_ == ends_.size()) next_ = 0;
     }
@@ -45,7 +46,16 @@ class DmaPort {
     return run;
   }
 
-  Tick busy() const { return busy_; }
+  // Its state, for LoopHistory: see(Moment&) and see(Tick&).
+  template <class See>
+  void visit(See& see) {
+    see(free_);
+    for (size_t i = 0; i < ends_.size(); ++i) {
+      Tick& end = ends_[(next_ + i) % ends_.size()];
+      end = std::max(end, free_.time);  // an earlier one binds nothing
+      see(end);
+    }
+  }
 
  private:
   const DmaUnit dma_;
@@ -53,7 +63,6 @@ class DmaPort {
   std::vector<Tick> ends_;  // of the last requests, in a ring; next_ is the oldest
   size_t next_ = 0;
   Moment free_;  // when the last request's bytes are through
-  Tick busy_ = 0;
 };
 
 }  // namespace coprime::sim

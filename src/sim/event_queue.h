@@ -13,6 +13,7 @@
 namespace coprime::sim {
 
 enum class EventKind : uint8_t {
+  kLoop,     // the head of a loop's iteration; component: the PE
   kArrival,  // of a slot; component: the channel
   kCredit,   // comes back; component: the channel
   kSent,     // a message has left; component: the port
@@ -20,17 +21,17 @@ enum class EventKind : uint8_t {
   kGemmEnd,  // of a sub-tile
   kDrained,  // a composite's result is there
   kMathEnd,
-  kStart,      // the kernel begins
+  kStart,      // the kernel begins, or goes on behind iterations that were accounted for
   kHop,        // a packet comes to its next link; component: the packet
   kPort,       // a port has a packet for its first link; component: the port
   kDmaChoice,  // an engine that several queues share chooses
   kGemmChoice,
   kMathChoice,
 };
-inline constexpr size_t kEventKinds = 13;
+inline constexpr size_t kEventKinds = 14;
 inline constexpr std::array<std::string_view, kEventKinds> kEventKindNames = {
-    "arrival", "credit", "sent", "dma_end",    "gemm_end",    "drained",    "math_end",
-    "start",   "hop",    "port", "dma_choice", "gemm_choice", "math_choice"};
+    "loop",     "arrival", "credit", "sent", "dma_end",    "gemm_end",    "drained",
+    "math_end", "start",   "hop",    "port", "dma_choice", "gemm_choice", "math_choice"};
 
 struct Event {
   Tick time = 0;
@@ -38,6 +39,7 @@ struct Event {
 
   EventKind kind() const { return static_cast<EventKind>(order >> 58); }
   uint32_t component() const { return static_cast<uint32_t>(order >> 32) & 0x3ff'ffff; }
+  uint32_t sequence() const { return static_cast<uint32_t>(order); }
   bool operator<(const Event& other) const { return time != other.time ? time < other.time : order < other.order; }
 };
 
@@ -46,6 +48,7 @@ class EventQueue {
  public:
   bool empty() const { return heap_.empty(); }
   size_t size() const { return heap_.size(); }
+  uint32_t next_sequence() const { return sequence_; }
 
   void push(Tick time, EventKind kind, uint32_t component) {
     const Event event{time, uint64_t{static_cast<uint8_t>(kind)} << 58 | uint64_t{component} << 32 | sequence_++};

@@ -1,14 +1,13 @@
 #include "sim/machine.h"
 
-#include <map>
-
 #include "attention/cube_groups.h"
 #include "base/check.h"
 #include "base/error.h"
+#include "tl/wait_graph.h"
 
 namespace coprime::sim {
 
-Machine::Machine(const Chip& chip, int first_sip, int sips, OpLog* log)
+Machine::Machine(const Chip& chip, int first_sip, int sips, OpLog* log, bool forward)
     : context_(chip, log),
       first_sip_(first_sip),
       pes_(attention::pe_mesh(static_cast<int>(chip.pes))),
@@ -20,6 +19,7 @@ Machine::Machine(const Chip& chip, int first_sip, int sips, OpLog* log)
     const Place place{first_sip + cube / cubes_.size(), cube % cubes_.size(), static_cast<int>(index) % pes_.size()};
     processors_.push_back(std::make_unique<Processor>(context_, network_, index, place));
   }
+  context_.forward = forward && !log;
   tls_.resize(count);
   network_.attach(processors_);
 }
@@ -35,7 +35,7 @@ void Machine::launch(Place place, const std::string& kernel, tl::Hbm* hbm, const
   Processor& processor = *processors_[index];
   COPRIME_CHECK(!processor.launched(), "{}", index);
   context_.with_data = hbm != nullptr;
-  const std::string name = fmt::format("{} on SIP {} CUBE {} PE {}", kernel, place.sip, place.cube, place.pe);
+  const std::string name = kernel + " on " + name_of(place);
   tls_[index] = std::make_unique<tl::Tl<Processor>>(processor, name, context_.chip.pe.arena_bytes, hbm);
   processor.launch(make(*tls_[index]), *tls_[index]);
 }
@@ -45,8 +45,7 @@ MachineTotals Machine::run() {
   while (!events.empty()) {
     const Event event = events.pop();
     context_.now = event.time;
-    ++events_[static_cast<size_t>(event.kind())];
-    dispatch(event);
+    if (dispatch(event)) ++events_[static_cast<size_t>(event.kind())];
   }
   bool ended = true;
   for (const auto& processor : processors_) {
@@ -60,75 +59,78 @@ MachineTotals Machine::run() {
   return totals();
 }
 
-void Machine::dispatch(const Event& event) {
+// Whether it still counted.
+bool Machine::dispatch(const Event& event) {
   const uint32_t component = event.component();
   switch (event.kind()) {
     case EventKind::kArrival:
-      return network_.on_arrival(component);
+      network_.on_arrival(component);
+      return true;
     case EventKind::kCredit:
-      return network_.on_credit(component);
+      network_.on_credit(component);
+      return true;
     case EventKind::kSent:
-      return network_.on_sent(component);
+      network_.on_sent(component);
+      return true;
     case EventKind::kHop:
-      return network_.on_hop(component);
+      network_.on_hop(component);
+      return true;
     case EventKind::kPort:
-      return network_.on_port(component);
-    case EventKind::kDmaEnd:
-      return processors_[component]->on_dma_end();
-    case EventKind::kGemmEnd:
-      return processors_[component]->on_gemm_end();
-    case EventKind::kDrained:
-      return processors_[component]->on_drained();
-    case EventKind::kMathEnd:
-      return processors_[component]->on_math_end();
-    case EventKind::kStart:
-      return processors_[component]->on_start();
-    case EventKind::kDmaChoice:
-      return processors_[component]->on_dma_choice();
-    case EventKind::kGemmChoice:
-      return processors_[component]->on_gemm_choice();
-    case EventKind::kMathChoice:
-      return processors_[component]->on_math_choice();
+      network_.on_port(component);
+      return true;
+    default:
+      break;
   }
+  Processor& processor = *processors_[component];
+  if (event.sequence() < processor.valid_from()) return false;
+  switch (event.kind()) {
+    case EventKind::kLoop:
+      processor.on_loop();
+      break;
+    case EventKind::kDmaEnd:
+      processor.on_dma_end();
+      break;
+    case EventKind::kGemmEnd:
+      processor.on_gemm_end();
+      break;
+    case EventKind::kDrained:
+      processor.on_drained();
+      break;
+    case EventKind::kMathEnd:
+      processor.on_math_end();
+      break;
+    case EventKind::kDmaChoice:
+      processor.on_dma_choice();
+      break;
+    case EventKind::kGemmChoice:
+      processor.on_gemm_choice();
+      break;
+    case EventKind::kMathChoice:
+      processor.on_math_choice();
+      break;
+    default:
+      processor.on_start();
+  }
+  return true;
 }
 
-// Who waits for whom: a line a PE, and the cycle if there is one.
 void Machine::report_deadlock() const {
-  std::map<uint32_t, uint32_t> waits_for;
-  std::string lines;
-  const auto name = [&](uint32_t index) {
-    const Place& place = processors_[index]->place();
-    return fmt::format("SIP {} CUBE {} PE {}", place.sip, place.cube, place.pe);
-  };
-  size_t blocked = 0;
+  std::vector<tl::Waiting> waiting;
   for (const auto& processor : processors_) {
-    const tl::Command* command = processor->blocked();
+    const tl::Command* const command = processor->blocked();
     if (!processor->launched() || processor->ended() || !command) continue;
-    const uint32_t index = processor->index();
-    std::string what = fmt::format("its own engines ({})", tl::name_of(command->op));
-    const int stuck = network_.stuck_on(index);
+    tl::Waiting& one = waiting.emplace_back();
+    one.pe = processor->index(), one.line = command->line, one.op = command->op;
+    const int stuck = network_.stuck_on(one.pe);
     if (command->op == tl::Op::kRecv || command->op == tl::Op::kWait) {
-      waits_for[index] = network_.sender_of(index, command->peer);
-      what = "a message from " + name(waits_for[index]);
+      one.what = tl::Waiting::What::kMessage, one.on = network_.sender_of(one.pe, command->peer);
     } else if (stuck >= 0) {
-      waits_for[index] = static_cast<uint32_t>(stuck);
-      what = "room in the queue to " + name(waits_for[index]);
+      one.what = tl::Waiting::What::kRoom, one.on = static_cast<uint32_t>(stuck);
     }
-    if (++blocked <= 8) lines += fmt::format("; {}, line {}, waits for {}", name(index), command->line, what);
   }
-  // A PE whose message is stuck waits for its receiver, too: follow from each PE until one comes again.
-  for (const auto& [first, unused] : waits_for) {
-    std::vector<uint32_t> path;
-    uint32_t at = first;
-    while (waits_for.contains(at) && std::ranges::find(path, at) == path.end()) path.push_back(at), at = waits_for[at];
-    const auto begin = std::ranges::find(path, at);
-    if (begin == path.end()) continue;
-    lines += "; a cycle:";
-    for (auto place = begin; place != path.end(); ++place) lines += fmt::format(" {} ->", name(*place));
-    lines += " " + name(at);
-    break;
-  }
-  fail(ErrorKind::kUsage, "{} PEs wait for what will never come at tick {}{}", blocked, context_.now, lines);
+  const auto name = [this](uint32_t index) { return tl::name_of(processors_[index]->place()); };
+  fail(ErrorKind::kUsage, "{} PEs wait for what will never come at tick {}{}", waiting.size(), context_.now,
+       tl::describe(waiting, name));
 }
 
 MachineTotals Machine::totals() const {
@@ -145,22 +147,13 @@ MachineTotals Machine::totals() const {
     COPRIME_CHECK(parts == end.time, "{} {}", parts, end.time);
     if (end.time > totals.end.time) totals.end = end, totals.last_pe = processor->index();
     const Totals& pe = processor->totals();
-    for (const Tick busy : {pe.issue, pe.math, pe.gemm, processor->dma_busy()}) {
+    for (const Tick busy : {pe.issue, pe.math, pe.gemm, pe.dma}) {
       COPRIME_CHECK(busy <= end.time, "PE {} has a resource that was busy for {} of {}", processor->index(), busy,
                     end.time);
     }
-    Totals& all = totals.pes;
-    Totals& most = totals.busiest;
-    for (size_t op = 0; op < pe.issued.size(); ++op)
-      all.issued[op] += pe.issued[op], largest(most.issued[op], pe.issued[op]);
-    all.issue += pe.issue, all.math += pe.math, all.gemm += pe.gemm;
-    all.hbm_read += pe.hbm_read, all.hbm_written += pe.hbm_written, all.macs += pe.macs;
-    all.math_lanes += pe.math_lanes, all.fetches += pe.fetches, all.subtiles += pe.subtiles;
-    largest(most.issue, pe.issue), largest(most.math, pe.math), largest(most.gemm, pe.gemm);
-    largest(most.hbm_read, pe.hbm_read), largest(most.hbm_written, pe.hbm_written), largest(most.macs, pe.macs);
-    largest(most.math_lanes, pe.math_lanes), largest(most.fetches, pe.fetches), largest(most.subtiles, pe.subtiles);
-    totals.dma_busy += processor->dma_busy();
-    largest(totals.busiest_dma, processor->dma_busy());
+    totals.pes.combine(pe, kAdd);
+    totals.busiest.combine(pe, kLargest);
+    totals.time += end.time;
     largest(totals.arena_high_water, tls_[processor->index()]->arena().high_water());
     largest(totals.tcm_high_water, processor->tcm_high_water());
   }

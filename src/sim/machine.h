@@ -17,15 +17,17 @@ struct MachineTotals {
   std::array<uint64_t, kEventKinds> events = {};
   Totals pes;      // all PEs together
   Totals busiest;  // the largest of any PE, field by field
-  Tick dma_busy = 0, busiest_dma = 0, busiest_link = 0;
+  Tick time = 0;   // the ends of all PEs, added up
+  Tick busiest_link = 0;
   std::array<LevelTotals, 3> levels = {};  // PEs, CUBEs, SIPs
   int64_t arena_high_water = 0, tcm_high_water = 0;
 };
 
 class Machine {
  public:
-  // sips: of the chip, from `first_sip` on. log: null for none. with_data: commands compute.
-  Machine(const Chip& chip, int first_sip, int sips, OpLog* log);
+  // sips: of the chip, from `first_sip` on. log: null for none. forward: iterations of loops that repeat themselves are
+  // accounted for at once, where there is neither a log nor data; every tick and count stays the same.
+  Machine(const Chip& chip, int first_sip, int sips, OpLog* log, bool forward);
   ~Machine();
 
   uint32_t index_of(Place place) const;
@@ -43,7 +45,7 @@ class Machine {
   const Processor& processor(Place place) const { return *processors_[index_of(place)]; }
 
  private:
-  void dispatch(const Event& event);
+  bool dispatch(const Event& event);
   [[noreturn]] void report_deadlock() const;
   MachineTotals totals() const;
 

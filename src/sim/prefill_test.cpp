@@ -178,7 +178,7 @@ TEST(RingPrefill, MakespanIsThatOfTheClosedForm) {
       RunSpec spec = ring_spec(8, 1);
       spec.query_begin = chunk * 64, spec.query_end = spec.query_begin + 64;
       tl::Launch launch = tl::make_launch({1, {4, 4}, {1, 1}}, spec);
-      Machine machine(chip, 0, 1, nullptr);
+      Machine machine(chip, 0, 1, nullptr, true);
       for (tl::Part& part : launch.programs[0].parts) {
         auto& args = std::get<tl::RingPrefillArgs>(part.args);
         for (int i = 0; i < 8; ++i) args.cubes.blocks[static_cast<size_t>(i)] = i;

@@ -1,5 +1,6 @@
 // A processing element: the CPU that runs a kernel (processor_cpu.cpp), and its engines MATH, GEMM and DMA under the
-// scheduler (processor_engines.cpp). The rules of time are those of docs/simulator-model.md. It is the Core of tl::Tl.
+// scheduler (processor_engines.cpp); loops that repeat themselves (processor_loops.cpp). The rules of time are those of
+// docs/simulator-model.md. It is the Core of tl::Tl.
 //
 // The CPU's clock runs ahead of the events: it stops only where it needs something that has not happened yet. That is
 // exact, since the engines take commands from this CPU alone, in its order. So what has happened by the present event
@@ -10,6 +11,7 @@
 
 #include "sim/composite.h"
 #include "sim/dma_port.h"
+#include "sim/loop_history.h"
 #include "sim/network.h"
 #include "tl/place.h"
 #include "tl/tl.h"
@@ -30,14 +32,6 @@ enum Counter : uint8_t {
 inline constexpr int kCounters = kSent + kPortsOfPe;
 
 using tl::Place;
-
-// What a PE did, for reports and invariants.
-struct Totals {
-  std::array<uint64_t, tl::kOps> issued = {};
-  Tick issue = 0, math = 0, gemm = 0;  // busy
-  uint64_t hbm_read = 0, hbm_written = 0, macs = 0, math_lanes = 0;
-  uint64_t fetches = 0, subtiles = 0;
-};
 
 class Processor {
  public:
@@ -65,8 +59,13 @@ class Processor {
     return network_.neighbour(index_, level, direction);
   }
 
-  // Events.
+  void begin_loop();
+  void end_loop() { --loop_depth_; }
+
+  // Events. Those of a lower number than valid_from() no longer count: what they stood for has been moved.
+  uint32_t valid_from() const { return valid_from_; }
   void on_start();
+  void on_loop();
   void on_dma_end();
   void on_gemm_end();
   void on_drained();
@@ -84,7 +83,6 @@ class Processor {
   const Place& place() const { return place_; }
   uint32_t index() const { return index_; }
   const Totals& totals() const { return totals_; }
-  Tick dma_busy() const { return dma_.busy(); }
   int64_t tcm_high_water() const;
   tl::Tl<Processor>& tl() { return *tl_; }
 
@@ -95,7 +93,7 @@ class Processor {
 
  private:
   static constexpr Tick kNever = ~Tick{0};
-  static constexpr uint32_t kNoChannel = ~uint32_t{0};
+  static constexpr uint32_t kNoChannel = ~uint32_t{0}, kNoWake = kNoChannel - 1;  // of wait_channel_
   enum class MathWork : uint8_t { kNone, kJob, kSoftmaxStep, kAccumulation };
 
   struct MathJob {
@@ -158,6 +156,7 @@ class Processor {
   bool wait_receive(const tl::Command& command);
   bool await_receive(uint32_t channel, uint32_t index);
   bool wait_all();
+  bool repeat(tl::Command& command);
   bool need_gemm_room();
 
   // Engines. pump: they start what they can. While softmax_pv are under way several queues share each of them, and they
@@ -179,6 +178,12 @@ class Processor {
   bool run_dma_job();
   bool fetch(Stream& stream);
   void in_flight(const DmaRun& run, Stream* stream, OpRow row);
+
+  // Loops (processor_loops.cpp).
+  template <class See>
+  void visit(See& see);
+  void move_by(const Snapshot& now, const Snapshot& before, uint64_t times);
+  void push_events();
 
   Context& context_;
   Network& network_;
@@ -218,6 +223,11 @@ class Processor {
   size_t softmax_steps_ = 0;     // of those, how many have begun theirs
   uint32_t products_ended_ = 0;  // GEMM parts, of all
   Tick dma_choice_ = kNever, gemm_choice_ = kNever, math_choice_ = kNever;
+
+  std::vector<LoopHistory> loops_;  // by depth
+  size_t loop_depth_ = 0;
+  uint32_t valid_from_ = 0;
+  bool moved_ = false;  // the CPU goes on at a kStart
 
   Totals totals_;
   std::vector<tl::Note> notes_;

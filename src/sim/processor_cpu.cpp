@@ -18,7 +18,12 @@ void Processor::launch(tl::Task kernel, tl::Tl<Processor>& tl) {
   context_.events.push(0, EventKind::kStart, index_);
 }
 
-void Processor::on_start() { kernel_.start(tl_->runner()); }
+void Processor::on_start() {
+  if (!moved_) return kernel_.start(tl_->runner());
+  moved_ = false;
+  blocked_ = nullptr, wait_channel_ = kNoChannel;
+  tl_->resume();
+}
 
 bool Processor::issue(tl::Command& command) {
   bool done = false;
@@ -46,6 +51,9 @@ bool Processor::issue(tl::Command& command) {
       break;
     case tl::Op::kWaitAll:
       done = wait_all();
+      break;
+    case tl::Op::kRepeat:
+      done = repeat(command);
       break;
     default:
       done = issue_math(command);

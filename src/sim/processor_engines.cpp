@@ -283,6 +283,7 @@ bool Processor::run_dma_job() {
 }
 
 void Processor::in_flight(const DmaRun& run, Stream* stream, OpRow row) {
+  totals_.dma += run.busy;
   row.start = run.start, row.end = run.end.time, row.cause = run.cause, row.cause_op = run.cause_op, row.pe = index_;
   in_flight_.push({run.end, stream, row});
   if (in_flight_.size() == 1) context_.events.push(run.end.time, EventKind::kDmaEnd, index_);

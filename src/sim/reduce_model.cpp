@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <set>
+#include <utility>
 #include <vector>
 
 namespace coprime::sim {
@@ -17,11 +18,11 @@ Tick transfer(const Chip& chip, const Link& link, int64_t bytes) {
 }
 
 struct Merge {
-  Tick latency = 0;  // from O's arrival to the merged O
+  Tick latency = 0;  // from O's arrival to the send of the merged O
   Tick period = 0;   // from one merge to the next, where all has arrived
 };
 
-// The eleven operations of a merge, issued one by one to MATH, which runs them in order.
+// Three receives, eleven operations that the CPU issues one by one to MATH, three sends; three such merges in a row.
 Merge merge_times(const Chip& chip, int64_t rows, int64_t d) {
   const auto work = [&](int64_t elements, int64_t cost) {
     return cycles(chip, chip.pe.math.fill_cycles + (elements * cost + chip.pe.math.lanes - 1) / chip.pe.math.lanes);
@@ -29,15 +30,29 @@ Merge merge_times(const Chip& chip, int64_t rows, int64_t d) {
   const Tick narrow = work(rows, 1), exponential = work(rows, chip.pe.math.exp_cost), wide = work(rows * d, 1);
   const std::array<Tick, 11> durations = {narrow, narrow, exponential, narrow, exponential, narrow,
                                           narrow, narrow, wide,        wide,   wide};
-  const Tick issue = cycles(chip, chip.pe.issue.math), receive = cycles(chip, chip.pe.issue.recv);
-  Tick cpu = receive, math = 0, busy = 0;
-  for (const Tick duration : durations) {
-    cpu += issue;
-    math = std::max(math, cpu) + duration;
-    if (chip.pe.math.blocking) cpu = math;
-    busy += duration;
+  constexpr size_t kNewM = 0, kReadsM2 = 3, kReadsL2 = 6, kNewL = 7, kReadsO2 = 9, kNewO = 10;
+  const Tick issue = cycles(chip, chip.pe.issue.math), receive = cycles(chip, chip.pe.issue.recv),
+             send = cycles(chip, chip.pe.issue.send);
+  std::array<Tick, 11> ends = {};
+  Tick cpu = 0, math = 0, arrival = 0;
+  Merge merge;
+  for (int i = 0; i < 3; ++i) {
+    cpu = std::max(cpu, ends[kReadsM2]) + receive;
+    cpu = std::max(cpu, ends[kReadsL2]) + receive;
+    cpu = std::max(cpu, ends[kReadsO2]);
+    merge.period = cpu - std::exchange(arrival, cpu);
+    cpu += receive;
+    for (size_t op = 0; op < durations.size(); ++op) {
+      cpu += issue;
+      ends[op] = math = std::max(math, cpu) + durations[op];
+      if (chip.pe.math.blocking) cpu = math;
+    }
+    if (i > 0) continue;
+    Tick sends = cpu;
+    for (const size_t op : {kNewM, kNewL, kNewO}) sends = std::max(sends, ends[op]) + send;
+    merge.latency = sends - arrival;
   }
-  return {math, std::max(cpu + 2 * receive, busy)};
+  return merge;
 }
 
 }  // namespace
@@ -68,7 +83,7 @@ ReduceCost reduce_cost(const Chip& chip, const Link& link, const attention::Redu
   const Merge merge = merge_times(chip, rows, d);
   const Tick message = transfer(chip, link, 4 * rows * d), hop = static_cast<Tick>(link.hop_ps);
   cost.depth = depth[root];
-  cost.step = cycles(chip, chip.pe.issue.send) + message + hop + merge.latency;
+  cost.step = message + hop + merge.latency;
   cost.contention = static_cast<Tick>(std::max(receives[root] - depth[root], 0)) * std::max(merge.period, message);
   const auto used = static_cast<int64_t>(links.size());
   cost.energy = static_cast<Tick>(hop_messages - used) * message / static_cast<Tick>(used);

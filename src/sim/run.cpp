@@ -9,28 +9,12 @@
 namespace coprime::sim {
 namespace {
 
-void add(Totals& into, const Totals& from) {
-  for (size_t op = 0; op < into.issued.size(); ++op) into.issued[op] += from.issued[op];
-  into.issue += from.issue, into.math += from.math, into.gemm += from.gemm;
-  into.hbm_read += from.hbm_read, into.hbm_written += from.hbm_written, into.macs += from.macs;
-  into.math_lanes += from.math_lanes, into.fetches += from.fetches, into.subtiles += from.subtiles;
-}
-
-void largest(Totals& into, const Totals& from) {
-  const auto take = [](auto& a, auto b) { a = std::max(a, b); };
-  for (size_t op = 0; op < into.issued.size(); ++op) take(into.issued[op], from.issued[op]);
-  take(into.issue, from.issue), take(into.math, from.math), take(into.gemm, from.gemm);
-  take(into.hbm_read, from.hbm_read), take(into.hbm_written, from.hbm_written), take(into.macs, from.macs);
-  take(into.math_lanes, from.math_lanes), take(into.fetches, from.fetches), take(into.subtiles, from.subtiles);
-}
-
 void merge(MachineTotals& into, const MachineTotals& from) {
   if (from.end.time > into.end.time) into.end = from.end, into.last_pe = from.last_pe;
   for (size_t kind = 0; kind < kEventKinds; ++kind) into.events[kind] += from.events[kind];
-  add(into.pes, from.pes);
-  largest(into.busiest, from.busiest);
-  into.dma_busy += from.dma_busy;
-  into.busiest_dma = std::max(into.busiest_dma, from.busiest_dma);
+  into.pes.combine(from.pes, kAdd);
+  into.busiest.combine(from.busiest, kLargest);
+  into.time += from.time;
   into.busiest_link = std::max(into.busiest_link, from.busiest_link);
   for (size_t level = 0; level < into.levels.size(); ++level) {
     into.levels[level].messages += from.levels[level].messages;
@@ -46,7 +30,7 @@ void merge(MachineTotals& into, const MachineTotals& from) {
 void run_program(const Chip& chip, const RunSpec& spec, const tl::Program& program, tl::OutputCollector& outputs,
                  RunResult& result) {
   std::vector<std::unique_ptr<tl::RankMemory>> memories(program.parts.size());
-  Machine machine(chip, program.first_sip, program.sips, spec.log);
+  Machine machine(chip, program.first_sip, program.sips, spec.log, spec.forward);
   for (size_t i = 0; i < program.parts.size(); ++i) {
     const tl::Part& part = program.parts[i];
     if (spec.inputs) memories[i] = std::make_unique<tl::RankMemory>(*spec.inputs, part.memory);
@@ -99,7 +83,7 @@ RunResult run(const Chip& chip_of_all, const RunSpec& spec) {
   result.path = totals.end.by;
   for (const LevelTotals& level : totals.levels) result.sends_total += static_cast<int64_t>(level.messages);
   result.sends_total = result.sends_total * spec.kv_heads / launch.heads;
-  result.bounds = {{"hbm", totals.busiest_dma},
+  result.bounds = {{"hbm", totals.busiest.dma},
                    {"gemm", totals.busiest.gemm},
                    {"math", totals.busiest.math},
                    {"issue", totals.busiest.issue},

@@ -17,6 +17,7 @@ using tl::CounterInputs, tl::HeadOutput, tl::Inputs;
 
 struct RunSpec : tl::LaunchSpec {
   std::shared_ptr<const Inputs> inputs;  // set: data mode
+  bool forward = true;                   // loops that repeat themselves, at once (machine.h)
   OpLog* log = nullptr;                  // set: rows of all SIPs, one after another
 };
 

@@ -97,6 +97,13 @@ class Arena {
     while (!recycled_.empty() && recycled_.back().end <= top_) recycled_.pop_back();
   }
 
+  // Calls see(offset, bytes, use) for all tensors, then for what was recycled and not yet used again.
+  template <class See>
+  void visit(const See& see) const {
+    for (const uint32_t slot : order_) see(slots_[slot].offset, slots_[slot].bytes, slots_[slot].use);
+    for (const Recycled& one : recycled_) see(one.begin, one.end - one.begin, one.use);
+  }
+
   int64_t capacity() const { return capacity_; }
   int64_t used() const { return top_; }
   int64_t high_water() const { return high_water_; }

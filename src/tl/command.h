@@ -30,8 +30,9 @@ enum class Op : uint8_t {
   kRecvAsync,
   kWait,
   kWaitAll,
+  kRepeat,  // the head of a loop's iteration: no operation of the chip
 };
-inline constexpr int kOps = static_cast<int>(Op::kWaitAll) + 1;
+inline constexpr int kOps = static_cast<int>(Op::kRepeat) + 1;
 constexpr bool is_math(Op op) { return op >= Op::kMax && op <= Op::kMask; }
 std::string_view name_of(Op op);
 
@@ -64,6 +65,7 @@ struct Command {
   float value = 0;       // of fill
   int64_t diagonal = 0;  // of mask
   Peer peer;             // of send and recv
+  int64_t count = 0;     // of repeat: iterations that are alike; then, how many of them need not run
   uint32_t receive = 0;  // of wait: which; of recv and recv_async: set by the machine
 };
 

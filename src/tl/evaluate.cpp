@@ -141,6 +141,7 @@ void evaluate(const Command& command, const Operands& operands, Hbm& hbm, Worksp
     case Op::kRecvAsync:
     case Op::kWait:
     case Op::kWaitAll:
+    case Op::kRepeat:
       return;
   }
 }

@@ -10,6 +10,7 @@
 //   typename Core::Use, bool busy(const Use&)   what it keeps with each tensor (arena.h); whether an engine other than
 //                               MATH still uses it
 //   int program_id(int axis)    0: PE within its CUBE; 1: CUBE within its SIP; 2: SIP
+//   void begin_loop(), void end_loop()         a loop whose iterations it may account for at once (Op::kRepeat)
 //   Core::neighbour(Level, Direction)   the number of the PE, CUBE or SIP there; -1: none
 //
 // Errors (kUsage) name kernel, line and tensor: a shape that does not fit or does not conserve bytes, a tensor whose
@@ -58,6 +59,7 @@ class Tl {
     void await_suspend(std::coroutine_handle<> kernel) { tl.suspended_ = kernel; }
     Result await_resume() {
       tl.finish(command);
+      if constexpr (std::is_same_v<Result, int64_t>) return command.count;
       if constexpr (std::is_same_v<Result, Tensor>) return command.out;
       if constexpr (std::is_same_v<Result, Pending>) return Pending{command.receive, command.peer, command.out};
     }
@@ -82,6 +84,26 @@ class Tl {
     typename Arena<Use>::Mark mark_;
   };
 
+  // A loop whose iterations a machine need not run one by one once it knows what each of them does. Loops nest.
+  class Loop {
+   public:
+    explicit Loop(Tl& tl) : tl_(tl) { tl_.core_.begin_loop(); }
+    Loop(const Loop&) = delete;
+    ~Loop() { tl_.core_.end_loop(); }
+
+    // At the head of an iteration: it and the next ones, `alike` in all, are the same operations on the same shapes
+    // (in other places of HBM), speak with no other PE, and what takes turns in them takes turns in twos. Returns how
+    // many of them have been accounted for: the kernel goes on behind those.
+    Operation<int64_t> next(int64_t alike, int line = __builtin_LINE()) {
+      Operation<int64_t> operation = tl_.make<int64_t>(Op::kRepeat, line);
+      operation.command.count = alike;
+      return operation;
+    }
+
+   private:
+    Tl& tl_;
+  };
+
   // hbm: null where there is no data. kernel: its name in messages.
   Tl(Core& core, std::string kernel, int64_t arena_bytes, Hbm* hbm)
       : core_(core), kernel_(std::move(kernel)), arena_(arena_bytes, hbm != nullptr), hbm_(hbm) {}
@@ -89,6 +111,8 @@ class Tl {
   int program_id(int axis) const { return core_.program_id(axis); }
   // Recycles what is allocated while it lives; with false it does nothing (to show what a kernel needs without).
   Scope scratch_scope(bool recycle = true) { return Scope(*this, recycle); }
+
+  Loop loop() { return Loop(*this); }
 
   // Names for data: no operation.
   HbmRef ref(Buffer buffer, int64_t offset, int64_t rows, int64_t columns) const {

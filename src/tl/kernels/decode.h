@@ -32,6 +32,7 @@ struct DecodeArgs {
 struct DecodeTiles {
   const DecodeArgs& args;
 
+  int64_t full() const { return args.tokens / args.tile; }  // tiles that are not short
   int64_t count() const { return (args.tokens + args.tile - 1) / args.tile; }
   int64_t width(int64_t j) const { return std::min(args.tile, args.tokens - j * args.tile); }
   HbmRef k(int64_t j) const {
@@ -78,7 +79,10 @@ Task decode_sweep(M& tl, const DecodeArgs& args, State& state) {
 
   if (variant == DecodeVariant::kOpt2) {
     const Turns<M> scores(tl, tiles, false);
+    auto loop = tl.loop();
     for (int64_t j = 0; j < n; ++j) {
+      if (j < tiles.full()) j += co_await loop.next(tiles.full() - j);
+      if (j == n) break;
       co_await tl.composite_gemm(q, tiles.k(j), scores[j], scale);
       co_await tl.softmax_pv(scores[j], tiles.v(j), state);
     }
@@ -94,7 +98,11 @@ Task decode_sweep(M& tl, const DecodeArgs& args, State& state) {
       values(tl, lazy ? tiles : DecodeTiles{none}, true);
   if (ahead) co_await tl.composite_gemm(q, tiles.k(0), scores[0], scale);
   if (lazy) co_await tl.load(tiles.v(0), values[0]);
+  const int64_t alike = tiles.full() - (ahead ? 1 : 0);  // the first so many tiles
+  auto loop = tl.loop();
   for (int64_t j = 0; j < n; ++j) {
+    if (args.scopes && j < alike) j += co_await loop.next(alike - j);
+    if (j == n) break;
     if (ahead && j + 1 < n) co_await tl.composite_gemm(q, tiles.k(j + 1), scores[j + 1], scale);
     if (lazy && j + 1 < n) co_await tl.load(tiles.v(j + 1), values[j + 1]);
     const auto scope = tl.scratch_scope(args.scopes);

@@ -27,7 +27,12 @@ Task prefill_block(M& tl, const PrefillArgs& args, int64_t begin) {
   RunningState running;
   const Task start = begin_state(tl, rows, args.d, running);
   co_await start;
-  for (int64_t key = 0; key < args.tokens; key += args.tile) {
+  const int64_t past = begin / args.tile;  // so many tiles are wholly visible
+  auto loop = tl.loop();
+  for (int64_t j = 0; j * args.tile < args.tokens; ++j) {
+    if (j < past) j += co_await loop.next(past - j);
+    const int64_t key = j * args.tile;
+    if (key >= args.tokens) break;
     const int64_t width = std::min(args.tile, args.tokens - key);
     const attention::TileKind kind = attention::tile_kind(begin, end, key, key + width);
     if (kind == attention::TileKind::kFuture) break;
