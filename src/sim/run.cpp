@@ -4,49 +4,10 @@
 #include <numeric>
 
 #include "attention/cube_groups.h"
-#include "attention/kv_placement.h"
 #include "base/error.h"
-#include "sim/rank_memory.h"
 
 namespace coprime::sim {
 namespace {
-
-using attention::CubeGroups;
-using attention::KvPlacement;
-
-struct Plan {
-  CubeGroups groups;
-  KvPlacement placement;
-  attention::TwoLevelReduce reduce;
-};
-
-Plan make_plan(const Chip& chip, const RunSpec& spec) {
-  if (spec.context < 1) fail(ErrorKind::kUsage, "a context of {} tokens: it needs at least 1", spec.context);
-  if (spec.tile < 1) fail(ErrorKind::kUsage, "tiles of {} tokens: they need at least 1", spec.tile);
-  const int64_t largest = std::max(spec.context, spec.largest_context);
-  Plan plan;
-  plan.groups =
-      attention::cube_groups({static_cast<int>(chip.cube_rows), static_cast<int>(chip.cube_columns)}, spec.cubes);
-  plan.placement = attention::kv_placement(largest, spec.cubes, spec.pes, 1, spec.request);
-  plan.reduce = attention::two_level_reduce(attention::pe_mesh(spec.pes), spec.within, plan.groups.group, spec.across);
-  return plan;
-}
-
-tl::ReduceLevel reduce_level(const attention::ReduceSchedule& schedule, int place, tl::Level level, auto number_of) {
-  const attention::ReducePart part = schedule.part(place);
-  tl::ReduceLevel result;
-  for (const attention::ReduceMessage& message : part.receives)
-    result.children.push_back({level, number_of(message.from)});
-  result.root = !part.send;
-  if (part.send) result.parent = {level, number_of(part.send->to)};
-  return result;
-}
-
-// One SIP's groups, each a KV head, on a machine of their own: heads never cross SIPs.
-struct SipRun {
-  std::vector<tl::DecodeArgs> args;
-  std::vector<std::unique_ptr<RankMemory>> memories;
-};
 
 void merge(MachineTotals& into, const MachineTotals& from) {
   if (from.end.time > into.end.time) into.end = from.end, into.last_pe = from.last_pe;
@@ -65,52 +26,23 @@ void merge(MachineTotals& into, const MachineTotals& from) {
   into.tcm_high_water = std::max(into.tcm_high_water, from.tcm_high_water);
 }
 
-void run_sip(const Chip& chip, const RunSpec& spec, const Plan& plan, int sip, int heads, RunResult& result) {
-  const CubeGroups& groups = plan.groups;
-  const bool data = spec.inputs != nullptr;
-  const size_t ranks = static_cast<size_t>(heads * spec.cubes * spec.pes);
-  std::vector<tl::DecodeArgs> args;
-  std::vector<std::unique_ptr<RankMemory>> memories;
-  args.reserve(ranks);
-  Machine machine(chip, sip, 1, spec.log, spec.forward);
-  for (int group = 0; group < heads; ++group) {
-    const int head = attention::head_of(sip, group, groups.count());
-    for (int place = 0; place < spec.cubes; ++place) {
-      for (int pe = 0; pe < spec.pes; ++pe) {
-        const int rank = plan.placement.rank_of(place, pe);
-        tl::DecodeArgs& one = args.emplace_back();
-        one.q = kQueries, one.k = kKeys, one.v = kValues, one.o = kOutput;
-        one.variant = spec.variant;
-        one.rows = spec.rows, one.d = spec.d, one.tile = spec.tile;
-        one.tokens = plan.placement.held(rank, spec.context);
-        one.scale = 1 / std::sqrt(static_cast<float>(spec.d));
-        one.scopes = spec.scopes;
-        one.reduce.within = reduce_level(plan.reduce.within, pe, tl::Level::kPe, [](int from) { return from; });
-        one.reduce.across = reduce_level(plan.reduce.across, place, tl::Level::kCube,
-                                         [&](int from) { return groups.cube(group, from); });
-        if (data) {
-          memories.push_back(
-              std::make_unique<RankMemory>(*spec.inputs, head, plan.placement.begin(rank), spec.tile, spec.d));
-        }
-        machine.launch({sip, groups.cube(group, place), pe}, "decode", data ? memories.back().get() : nullptr,
-                       [&](tl::Tl<Processor>& tl) { return tl::decode(tl, one); });
-      }
-    }
+// Programs never speak with each other: each runs on a machine of its own.
+void run_program(const Chip& chip, const RunSpec& spec, const tl::Program& program, tl::OutputCollector& outputs,
+                 RunResult& result) {
+  std::vector<std::unique_ptr<tl::RankMemory>> memories(program.parts.size());
+  Machine machine(chip, program.first_sip, program.sips, spec.log, spec.forward);
+  for (size_t i = 0; i < program.parts.size(); ++i) {
+    const tl::Part& part = program.parts[i];
+    if (spec.inputs) memories[i] = std::make_unique<tl::RankMemory>(*spec.inputs, part.memory);
+    machine.launch(part.place, std::string(tl::name_of(spec.kernel)), memories[i].get(),
+                   [&](tl::Tl<Processor>& tl) { return tl::start_kernel(tl, part.args); });
   }
   merge(result.totals, machine.run());
-  result.pes += static_cast<int64_t>(ranks);
-  if (!data) return;
-  for (int group = 0; group < heads; ++group) {
-    HeadOutput& output = result.outputs.emplace_back();
-    for (int rank = 0; rank < spec.cubes * spec.pes; ++rank) {
-      const RankMemory& memory = *memories[static_cast<size_t>(group * spec.cubes * spec.pes + rank)];
-      output.stores += memory.stores();
-      if (memory.stores() == 0) continue;
-      output.o = memory.output();
-      const Place place{sip, groups.cube(group, rank / spec.pes), rank % spec.pes};
-      output.l = machine.processor(place).notes().front().values;
-    }
-  }
+  result.pes += static_cast<int64_t>(program.parts.size());
+  result.sips += program.sips;
+  if (!spec.inputs) return;
+  for (size_t i = 0; i < program.parts.size(); ++i)
+    outputs.add(*memories[i], machine.processor(program.parts[i].place).notes());
 }
 
 double energy(const Chip& chip, const MachineTotals& totals) {
@@ -132,22 +64,25 @@ RunResult run(const Chip& chip_of_all, const RunSpec& spec) {
   Chip chip = chip_of_all;
   if (spec.pes > chip.pes) fail(ErrorKind::kUsage, "{} PEs a CUBE: the chip has {}", spec.pes, chip.pes);
   chip.pes = spec.pes;
-  const Plan plan = make_plan(chip, spec);
-  const int per_sip = plan.groups.count(), sips = static_cast<int>(chip.sips);
+  const tl::Places places{static_cast<int>(chip.sips),
+                          {static_cast<int>(chip.cube_rows), static_cast<int>(chip.cube_columns)},
+                          attention::pe_mesh(static_cast<int>(chip.pes))};
+  const tl::Launch launch = tl::make_launch(places, spec);
 
   RunResult result;
-  const int at_once = std::min(spec.kv_heads, per_sip * sips);
-  result.launches = (spec.kv_heads + at_once - 1) / at_once;
-  result.rounds = plan.reduce.rounds();
-  result.sends = plan.reduce.sends();
-  for (int left = at_once; left > 0; left -= per_sip)
-    run_sip(chip, spec, plan, result.sips++, std::min(left, per_sip), result);
+  result.launches = launch.launches;
+  result.rounds = launch.rounds;
+  result.sends = launch.sends;
+  result.steps_computed = launch.steps_computed, result.steps_skipped = launch.steps_skipped;
+  tl::OutputCollector outputs;
+  for (const tl::Program& program : launch.programs) run_program(chip, spec, program, outputs, result);
+  result.outputs = outputs.take();
 
   const MachineTotals& totals = result.totals;
   result.ticks = totals.end.time * static_cast<Tick>(result.launches);
   result.path = totals.end.by;
   for (const LevelTotals& level : totals.levels) result.sends_total += static_cast<int64_t>(level.messages);
-  result.sends_total = result.sends_total / at_once * spec.kv_heads;
+  result.sends_total = result.sends_total * spec.kv_heads / launch.heads;
   result.bounds = {{"hbm", totals.busiest.dma},
                    {"gemm", totals.busiest.gemm},
                    {"math", totals.busiest.math},
