@@ -16,6 +16,7 @@ void run_plan(const PlanSettings& settings);
 void run_sim_run(const SimRunSettings& settings);
 void run_sim_sweep(const SimSweepSettings& settings);
 void run_sim_knockout(const SimSettings& settings);
+void run_sim_milestone(const SimMilestoneSettings& settings);
 void run_sim_export(const SimExportSettings& settings);
 void run_sim_chip(const std::string& file);
 void run_probe(const ProbeSettings& settings);

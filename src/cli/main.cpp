@@ -76,6 +76,10 @@ int run(int argc, char** argv) {
   CLI::App* sim_knockout_command =
       sim_command->add_subcommand("knockout", "the same run with one resource made ideal at a time");
   coprime::add_sim_flags(*sim_knockout_command, sim_knockout);
+  coprime::SimMilestoneSettings sim_milestone;
+  CLI::App* sim_milestone_command =
+      sim_command->add_subcommand("milestone", "ADR-0060's evaluation: four panels, and its gates that compare");
+  coprime::add_sim_milestone_flags(*sim_milestone_command, sim_milestone);
   coprime::SimExportSettings sim_export;
   CLI::App* sim_export_command = sim_command->add_subcommand("export", "an op_log as a database");
   coprime::add_sim_export_flags(*sim_export_command, sim_export);
@@ -124,6 +128,7 @@ int run(int argc, char** argv) {
   if (sim_run_command->parsed()) coprime::run_sim_run(sim_run);
   if (sim_sweep_command->parsed()) coprime::run_sim_sweep(sim_sweep);
   if (sim_knockout_command->parsed()) coprime::run_sim_knockout(sim_knockout);
+  if (sim_milestone_command->parsed()) coprime::run_sim_milestone(sim_milestone);
   if (sim_export_command->parsed()) coprime::run_sim_export(sim_export);
   if (sim_chip_command->parsed()) coprime::run_sim_chip(sim_chip);
   if (probe_command->parsed()) coprime::run_probe(probe);

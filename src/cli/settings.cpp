@@ -301,6 +301,18 @@ void add_sim_sweep_flags(CLI::App& app, SimSweepSettings& s) {
   add(app, "--svg", s.svg, "file to write: the table as a chart, with the formula beside what was simulated");
 }
 
+void add_sim_milestone_flags(CLI::App& app, SimMilestoneSettings& s) {
+  app.add_option("NAME", s.name, "gqa-llama70b")->required()->check(CLI::IsMember({"gqa-llama70b"}));
+  add(app, "--device", s.device, "SIPs [the chip's]")->check(in_range(1, 64));
+  add(app, "--chip", s.chip, "a chip as YAML (see chips/) [the 4 SIPs of ADR-0060]");
+  add(app, "--context", s.context, "tokens of decode")->capture_default_str();
+  add(app, "--prompt", s.prompt, "tokens of prefill")->capture_default_str();
+  add(app, "--users", s.users, "of the multi_user panels, one after another")
+      ->check(in_range(1, 1024))
+      ->capture_default_str();
+  add(app, "--layers", s.layers, "layers, by reuse of one")->check(in_range(1, 1024))->capture_default_str();
+}
+
 void add_sim_export_flags(CLI::App& app, SimExportSettings& s) {
   app.add_option("OPLOG", s.oplog, "what sim run --oplog wrote")->required();
   add(app, "--sqlite", s.sqlite, "database to write, for questions in SQL (docs/simulator.md has some)")->required();

@@ -135,6 +135,11 @@ struct SimSweepSettings : SimSettings {
   std::string over, svg;  // over: quantities, some with values
 };
 
+struct SimMilestoneSettings {
+  std::string name, chip, context = "1M", prompt = "2K";
+  int device = 0, users = 8, layers = 80;  // device: SIPs; 0: the chip's
+};
+
 struct SimExportSettings {
   std::string oplog, sqlite;
 };
@@ -180,6 +185,7 @@ void add_link_flags(CLI::App& app, LinkSettings& settings);
 void add_sim_flags(CLI::App& app, SimSettings& settings);
 void add_sim_run_flags(CLI::App& app, SimRunSettings& settings);
 void add_sim_sweep_flags(CLI::App& app, SimSweepSettings& settings);
+void add_sim_milestone_flags(CLI::App& app, SimMilestoneSettings& settings);
 void add_sim_export_flags(CLI::App& app, SimExportSettings& settings);
 void add_plan_flags(CLI::App& app, PlanSettings& settings);
 void add_probe_flags(CLI::App& app, ProbeSettings& settings);
