@@ -11,6 +11,7 @@ find_package(nlohmann_json REQUIRED)
 find_package(CLI11 REQUIRED)
 find_package(hwy REQUIRED CONFIG)
 find_package(ZLIB REQUIRED)
+find_package(yaml-cpp REQUIRED CONFIG)
 
 function(coprime_system_library name header library)
   find_path(${name}_INCLUDE ${header} REQUIRED)
@@ -23,6 +24,7 @@ coprime_system_library(xxhash xxhash.h xxhash)
 coprime_system_library(pcre2 pcre2.h pcre2-8)
 coprime_system_library(utf8proc utf8proc.h utf8proc)
 coprime_system_library(sodium sodium.h sodium)
+coprime_system_library(sqlite3 sqlite3.h sqlite3)
 
 # Optional parts need a header alone: their libraries are loaded at run time.
 function(coprime_optional_part part header)

@@ -9,6 +9,7 @@
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/test_checkpoints.h"
 #include "gguf/test_files.h"
+#include "sim/chip_file.h"
 #include "tokenizer/tokenizer.h"
 #include "worlds.h"
 
@@ -254,6 +255,33 @@ TEST(HostileFiles, vocabularies) {
   };
   for (const auto& [json, told] : kCases)
     expect_told(told, ErrorKind::kModel, "tokenizer.json", [&] { Tokenizer::parse(json, "tokenizer.json"); });
+}
+
+TEST(HostileFiles, chips) {
+  std::string deep, wide = "a: {b: 1";
+  for (int i = 0; i < 10000; ++i) deep += "{a: ";
+  while (wide.size() < 70000) wide += ", " + std::to_string(wide.size()) + ": 1";
+  const std::pair<std::string, Told> kCases[] = {
+      {"", {"an empty file", ":1: expected a map; found nothing"}},
+      {"just text", {"text alone", ":1: expected a map; found just text"}},
+      {"a: {b: 1", {"a map without an end", ": not YAML: "}},
+      {std::string("a: \0\xff\xfe", 6), {"bytes that are no text", ": "}},
+      {"a: &x {b: *x}", {"an anchor", ":1: key a: expected a value without an anchor; found an anchor"}},
+      {"a: *x", {"an alias of nothing", ": not YAML: "}},
+      {"a: !!python/object:os.system x", {"a tag", ":1: key a: expected a value without a tag; found tag "}},
+      {"name: x\npe: [1, 2]", {"a sequence", ":2: key pe: expected a map or a value; found a sequence"}},
+      {"name: x\n? {a: 1}\n: 2", {"a map as key", ":2: expected a name as key; found a map"}},
+      {"name:", {"a key of nothing", ":1: key name: expected a value; found nothing"}},
+      {"name: x\n---\nname: y", {"two documents", ":1: expected one document; found several"}},
+      {deep, {"10,000 levels", ":1: "}},
+      {wide, {"70,000 bytes", ":1: expected at most 65536 bytes; found "}},
+  };
+  const TemporaryFolder folder;
+  const auto path = folder / "chip.yaml";
+  for (const auto& [bytes, told] : kCases) {
+    write_bytes(path, bytes);
+    expect_told(told, ErrorKind::kModel, path, [&] { sim::read_chip(path); });
+  }
 }
 
 }  // namespace

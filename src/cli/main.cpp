@@ -35,6 +35,21 @@ struct Command {
 constexpr const char* kModels = "Running models";
 constexpr const char* kPlans = "Before that";
 constexpr const char* kLinks = "Ranks and links";
+constexpr const char* kSim = "Attention on a simulated chip";
+
+void add_commands(CLI::App& parent, std::vector<Command>& commands) {
+  for (Command& command : commands) {
+    command.app = parent.add_subcommand(command.name, command.help)->group(command.group);
+    command.add_flags(*command.app);
+    command.app->fallthrough();  // --settings may stand behind the command, too
+    command.app->allow_config_extras(CLI::config_extras_mode::error);
+  }
+}
+
+const Command* parsed(const std::vector<Command>& commands) {
+  const auto found = std::ranges::find_if(commands, [](const Command& each) { return each.app->parsed(); });
+  return found == commands.end() ? nullptr : &*found;
+}
 
 template <class... Settings>
 std::function<int()> done(void (*run)(const Settings&...), const Settings&... settings) {
@@ -61,6 +76,12 @@ int run(int argc, char** argv) {
   LinkSettings link;
   RankSettings rank;
   KeySettings key;
+  SimRunSettings sim_run;
+  SimSweepSettings sim_sweep;
+  SimSettings sim_knockout;
+  SimMilestoneSettings sim_milestone;
+  SimExportSettings sim_export;
+  std::string sim_chip;
   // Flags of its own, then those of the world that it starts.
   const auto flags = [&](auto add, auto& settings) { return [add, &settings](CLI::App& app) { add(app, settings); }; };
   const auto in_world = [&](auto add, auto& settings) {
@@ -97,18 +118,33 @@ int run(int argc, char** argv) {
        [&] { return run_rank_command(rank); }},
       {"key", "make a key file for the hosts of a world", kLinks, flags(add_key_flags, key), done(run_key, key)},
   };
+  std::vector<Command> sim_commands = {
+      {"run", "one kernel: how long, what bounds it, and why", kSim, flags(add_sim_run_flags, sim_run),
+       done(run_sim_run, sim_run)},
+      {"sweep", "one run after another: where a choice overtakes another", kSim, flags(add_sim_sweep_flags, sim_sweep),
+       done(run_sim_sweep, sim_sweep)},
+      {"knockout", "the same run with one resource made ideal at a time", kSim, flags(add_sim_flags, sim_knockout),
+       done(run_sim_knockout, sim_knockout)},
+      {"milestone", "ADR-0060's evaluation: four panels, and its gates that compare", kSim,
+       flags(add_sim_milestone_flags, sim_milestone), done(run_sim_milestone, sim_milestone)},
+      {"export", "an op_log as a database", kSim, flags(add_sim_export_flags, sim_export),
+       done(run_sim_export, sim_export)},
+      {"chip", "a chip's values and where they come from", kSim,
+       [&](CLI::App& app) { app.add_option("FILE", sim_chip, "a chip as YAML [the 4 SIPs of ADR-0060]"); },
+       done(run_sim_chip, sim_chip)},
+  };
 
   CLI::App app{"coprime runs an open LLM tensor-parallel on any number of ranks."};
   app.set_version_flag("--version", std::string("coprime ") + COPRIME_VERSION);
   app.set_config("--settings", "", "a file of settings: generate.ranks = 3, or ranks = 3 below a line [generate]");
   app.require_subcommand(1);
   app.allow_config_extras(CLI::config_extras_mode::error);
-  for (Command& command : commands) {
-    command.app = app.add_subcommand(command.name, command.help)->group(command.group);
-    command.add_flags(*command.app);
-    command.app->fallthrough();  // --settings may stand behind the command, too
-    command.app->allow_config_extras(CLI::config_extras_mode::error);
-  }
+  add_commands(app, commands);
+  CLI::App* sim = app.add_subcommand("sim", "attention kernels on a simulated chip")->group(kPlans);
+  sim->require_subcommand(1);
+  sim->fallthrough();
+  sim->allow_config_extras(CLI::config_extras_mode::error);
+  add_commands(*sim, sim_commands);
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success& success) {  // --help, --version
@@ -117,7 +153,7 @@ int run(int argc, char** argv) {
     std::fprintf(stderr, "coprime: %s\n", usage_error(app, error).c_str());
     return exit_code(ErrorKind::kUsage);
   }
-  const Command& command = *std::ranges::find_if(commands, [](const Command& each) { return each.app->parsed(); });
+  const Command& command = sim->parsed() ? *parsed(sim_commands) : *parsed(commands);
   if (command.launched != nullptr) {
     const auto process = command.launched->launched();
     if (process) command.launched->meet_by_pmix();

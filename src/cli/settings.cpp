@@ -275,6 +275,68 @@ void add_plan_flags(CLI::App& app, PlanSettings& s) {
   add(app, "--json", s.json, "one JSON object instead of the tables");
 }
 
+void add_sim_flags(CLI::App& app, SimSettings& s) {
+  const auto is_topology = CLI::IsMember({"tree", "mesh", "chain", "ring", "star"});
+  add(app, "--variant", s.variant,
+      "of decode: opt1 waits for each tile's scores, opt3 has the next ones under way, opt3v its values, too, opt2 "
+      "gives "
+      "softmax to the scheduler")
+      ->check(CLI::IsMember({"opt1", "opt3", "opt3v", "opt2"}))
+      ->capture_default_str();
+  add(app, "--context", s.context, "tokens, the new one included, with K or M for 2^10 or 2^20")->capture_default_str();
+  add(app, "--cubes", s.cubes, "CUBEs that share a KV head: a contiguous rectangle of a SIP")
+      ->check(in_range(1, 1024))
+      ->capture_default_str();
+  add(app, "--pes", s.pes, "PEs of a CUBE that take part: 1, 2, 4 or 8")->check(in_range(1, 8))->capture_default_str();
+  add(app, "--tile", s.tile, "keys of a tile")->check(in_range(int64_t{1}, int64_t{1} << 20))->capture_default_str();
+  add(app, "--kv-heads", s.kv_heads, "KV heads of the model")->check(in_range(1, 1024))->capture_default_str();
+  add(app, "--group", s.rows, "query heads of a KV head")
+      ->check(in_range(int64_t{1}, int64_t{1024}))
+      ->capture_default_str();
+  add(app, "--head-dim", s.d, "width of a head")->check(in_range(int64_t{1}, int64_t{4096}))->capture_default_str();
+  add(app, "--within", s.within, "how the PEs of a CUBE reduce: tree, mesh, chain, ring or star")
+      ->check(is_topology)
+      ->capture_default_str();
+  add(app, "--across", s.across, "how the CUBEs of a group reduce")->check(is_topology)->capture_default_str();
+  add(app, "--chip", s.chip, "a chip as YAML (see chips/) [the 4 SIPs of ADR-0060]");
+}
+
+void add_sim_run_flags(CLI::App& app, SimRunSettings& s) {
+  app.add_option("KERNEL", s.kernel, "decode")->required()->check(CLI::IsMember({"decode"}));
+  add_sim_flags(app, s);
+  add(app, "--data", s.data, "compute, too: bf16 numbers made by counter");
+  add(app, "--trace", s.trace, "file to write: what each engine did, for ui.perfetto.dev");
+  add(app, "--oplog", s.oplog, "file to write: the same as binary columns");
+  add(app, "--json", s.json, "one JSON object instead of the tables");
+}
+
+void add_sim_sweep_flags(CLI::App& app, SimSweepSettings& s) {
+  add_sim_flags(app, s);
+  add(app, "--over", s.over,
+      "quantities, the first along x: variant, context, cubes, pes, tile, group, topology, within, across, depth, or a "
+      "value "
+      "of the chip; each with usual values, or with these: cubes=1,8,topology")
+      ->required();
+  add(app, "--svg", s.svg, "file to write: the table as a chart, with the formula beside what was simulated");
+}
+
+void add_sim_milestone_flags(CLI::App& app, SimMilestoneSettings& s) {
+  app.add_option("NAME", s.name, "gqa-llama70b")->required()->check(CLI::IsMember({"gqa-llama70b"}));
+  add(app, "--device", s.device, "SIPs [the chip's]")->check(in_range(1, 64));
+  add(app, "--chip", s.chip, "a chip as YAML (see chips/) [the 4 SIPs of ADR-0060]");
+  add(app, "--context", s.context, "tokens of decode")->capture_default_str();
+  add(app, "--prompt", s.prompt, "tokens of prefill")->capture_default_str();
+  add(app, "--users", s.users, "of the multi_user panels, one after another")
+      ->check(in_range(1, 1024))
+      ->capture_default_str();
+  add(app, "--layers", s.layers, "layers, by reuse of one")->check(in_range(1, 1024))->capture_default_str();
+}
+
+void add_sim_export_flags(CLI::App& app, SimExportSettings& s) {
+  app.add_option("OPLOG", s.oplog, "what sim run --oplog wrote")->required();
+  add(app, "--sqlite", s.sqlite, "database to write, for questions in SQL (docs/simulator.md has some)")->required();
+}
+
 void add_probe_flags(CLI::App& app, ProbeSettings& s) {
   add(app, "--out", s.out, "file to write, for coprime plan --machine [standard output]");
 }

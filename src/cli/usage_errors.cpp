@@ -51,9 +51,12 @@ std::string usage_error(const CLI::App& app, const CLI::ParseError& error) {
   const auto unknown = app.remaining(true);
   const std::string what =
       unknown.empty() ? plain(app, error.what()) : fmt::format("{} is no flag or command here", unknown[0]);
-  const auto commands = app.get_subcommands();
-  return fmt::format("{} (coprime {}--help lists what there is)", printable(what),
-                     commands.empty() ? "" : commands[0]->get_name() + " ");
+  std::string command;
+  for (const CLI::App* at = &app; !at->get_subcommands().empty();) {
+    at = at->get_subcommands()[0];
+    command += at->get_name() + " ";
+  }
+  return fmt::format("{} (coprime {}--help lists what there is)", printable(what), command);
 }
 
 }  // namespace coprime

@@ -1,0 +1,139 @@
+// coprime sim run: a kernel on the simulated chip, as tables or as one JSON object.
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "cli/commands.h"
+#include "cli/outputs.h"
+#include "cli/sim_spec.h"
+#include "sim/chip_file.h"
+#include "sim/op_log_file.h"
+#include "sim/op_log_trace.h"
+#include "sim/run.h"
+
+namespace coprime {
+namespace {
+
+using sim::RunResult;
+
+double us(sim::Tick ticks) { return static_cast<double>(ticks) / 1e6; }
+double percent(sim::Tick part, sim::Tick whole) {
+  return whole == 0 ? 0 : 100 * static_cast<double>(part) / static_cast<double>(whole);
+}
+
+constexpr std::string_view kLevelNames[] = {"PEs of a CUBE", "CUBEs of a SIP", "SIPs"};
+
+std::string text_of(const RunResult& result, const std::string& title) {
+  const sim::MachineTotals& totals = result.totals;
+  std::string text = title + "\n";
+  const auto line = [&](std::string_view name, const std::string& value) {
+    text += fmt::format("{:<16}{}\n", name, value);
+  };
+  const sim::Bound& bound = result.bounds.front();
+  line("latency",
+       fmt::format("{:.3f} us on {} PEs of {} SIPs{}", us(result.ticks), result.pes, result.sips,
+                   result.launches > 1 ? fmt::format(", {} launches one after another", result.launches) : ""));
+  line("bound", fmt::format("{:.3f} us by {}: {:.1f} % of the latency", us(bound.ticks), bound.resource,
+                            percent(bound.ticks, totals.end.time)));
+  std::string path;
+  for (size_t part = 0; part < sim::kParts; ++part) {
+    if (result.path[part] == 0) continue;
+    path += fmt::format("{}{} {:.1f} %", path.empty() ? "" : ", ", sim::kPartNames[part],
+                        percent(result.path[part], totals.end.time));
+  }
+  line("critical path", path);
+  std::string busy;
+  for (const sim::Bound& one : result.bounds) {
+    busy += fmt::format("{}{} {:.1f} %", busy.empty() ? "" : ", ", one.resource, percent(one.ticks, totals.end.time));
+  }
+  line("busiest engine", busy);
+  line("reduction",
+       fmt::format("{} rounds, {} sends for a KV head, {} in all", result.rounds, result.sends, result.sends_total));
+  line("HBM", fmt::format("{} bytes read in {} sub-tiles, {} written", totals.pes.hbm_read, totals.pes.fetches,
+                          totals.pes.hbm_written));
+  for (size_t level = 0; level < totals.levels.size(); ++level) {
+    const sim::LevelTotals& one = totals.levels[level];
+    if (one.messages > 0)
+      line(kLevelNames[level],
+           fmt::format("{} messages, {} bytes, {} byte-hops", one.messages, one.sent, one.byte_hops));
+  }
+  line("GEMM", fmt::format("{} MACs in {} tiles", totals.pes.macs, totals.pes.subtiles));
+  line("memory",
+       fmt::format("{} bytes of the arena, {} of TCM at most", totals.arena_high_water, totals.tcm_high_water));
+  line("energy", fmt::format("{:.3f} mJ (an estimate)", result.energy_pj / 1e9));
+  line("events", fmt::format("{}", result.events()));
+  return text;
+}
+
+nlohmann::ordered_json json_of(const RunResult& result, const sim::Chip& chip, const nlohmann::ordered_json& run) {
+  const sim::MachineTotals& totals = result.totals;
+  nlohmann::ordered_json json;
+  json["run"] = run;
+  json["ticks"] = result.ticks;
+  json["bound"] = {{"resource", result.bounds.front().resource}, {"ticks", result.bounds.front().ticks}};
+  for (const sim::Bound& bound : result.bounds) {
+    json["bounds"][std::string(bound.resource)] = bound.ticks;
+    json["utilisation"][std::string(bound.resource)] = percent(bound.ticks, totals.end.time) / 100;
+  }
+  for (size_t part = 0; part < sim::kParts; ++part)
+    json["critical_path"][std::string(sim::kPartNames[part])] = result.path[part];
+  json["rounds"] = result.rounds;
+  json["sends"] = result.sends;
+  json["sends_total"] = result.sends_total;
+  json["sips"] = result.sips;
+  json["pes"] = result.pes;
+  json["launches"] = result.launches;
+  constexpr std::string_view kLevels[] = {"pe", "cube", "sip"};
+  nlohmann::ordered_json& bytes = json["bytes"];
+  bytes = {{"hbm_read", totals.pes.hbm_read}, {"hbm_written", totals.pes.hbm_written}};
+  for (size_t level = 0; level < totals.levels.size(); ++level) {
+    bytes[std::string(kLevels[level])] = {{"messages", totals.levels[level].messages},
+                                          {"bytes", totals.levels[level].sent},
+                                          {"byte_hops", totals.levels[level].byte_hops}};
+  }
+  json["macs"] = totals.pes.macs;
+  json["tiles"] = totals.pes.subtiles;
+  json["fetches"] = totals.pes.fetches;
+  for (int op = 0; op < tl::kOps; ++op) {
+    const uint64_t count = totals.pes.issued[static_cast<size_t>(op)];
+    if (count > 0) json["issues"][std::string(tl::name_of(static_cast<tl::Op>(op)))] = count;
+  }
+  json["high_water"] = {{"arena", totals.arena_high_water}, {"tcm", totals.tcm_high_water}};
+  json["energy_pj"] = result.energy_pj;
+  json["events"] = result.events();
+  for (size_t kind = 0; kind < sim::kEventKinds; ++kind) {
+    if (totals.events[kind] > 0) json["events_by_kind"][std::string(sim::kEventKindNames[kind])] = totals.events[kind];
+  }
+  for (const std::string& key : sim::chip_keys()) json["chip"][key] = sim::chip_value(chip, key);
+  json["chip_hash"] = fmt::format("{:016x}", sim::chip_hash(chip));
+  return json;
+}
+
+}  // namespace
+
+void run_sim_run(const SimRunSettings& settings) {
+  std::vector<std::filesystem::path> inputs;
+  if (!settings.chip.empty()) inputs.push_back(settings.chip);
+  if (!settings.trace.empty()) check_output_flag("--trace", settings.trace, inputs);
+  if (!settings.oplog.empty()) check_output_flag("--oplog", settings.oplog, inputs);
+  sim::Chip chip = sim_chip(settings);
+  sim::RunSpec spec = sim_spec(settings);
+  sim::OpLogFile file;
+  if (settings.data) spec.inputs = std::make_shared<sim::CounterInputs>();
+  if (!settings.trace.empty() || !settings.oplog.empty()) spec.log = &file.log;
+  const RunResult result = sim::run(chip, spec);
+
+  nlohmann::ordered_json run = {
+      {"kernel", settings.kernel}, {"variant", settings.variant}, {"context", spec.context},   {"cubes", spec.cubes},
+      {"pes", spec.pes},           {"tile", spec.tile},           {"kv_heads", spec.kv_heads}, {"group", spec.rows},
+      {"head_dim", spec.d},        {"within", settings.within},   {"across", settings.across}, {"data", settings.data}};
+  chip.pes = spec.pes;
+  if (!settings.trace.empty()) sim::write_op_log_trace(settings.trace, chip, file.log);
+  if (!settings.oplog.empty()) {
+    file.chip = sim::chip_text(chip), file.run = run.dump();
+    sim::write_op_log(settings.oplog, file);
+  }
+  if (settings.json) return print(json_of(result, chip, run).dump(2) + "\n");
+  print(text_of(result, sim_title(settings, spec)));
+}
+
+}  // namespace coprime

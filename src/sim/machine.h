@@ -1,0 +1,61 @@
+// The machine that runs kernels: processors, network, and the loop over events. One machine may hold one SIP or
+// several; what never speaks with each other may run on machines of its own, with the same result.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "sim/processor.h"
+
+namespace coprime::sim {
+
+// Of a run that has ended.
+struct MachineTotals {
+  Moment end;  // of the PE that ended last
+  uint32_t last_pe = 0;
+  std::array<uint64_t, kEventKinds> events = {};
+  Totals pes;      // all PEs together
+  Totals busiest;  // the largest of any PE, field by field
+  Tick time = 0;   // the ends of all PEs, added up
+  Tick busiest_link = 0;
+  std::array<LevelTotals, 3> levels = {};  // PEs, CUBEs, SIPs
+  int64_t arena_high_water = 0, tcm_high_water = 0;
+};
+
+class Machine {
+ public:
+  // sips: of the chip, from `first_sip` on. log: null for none. forward: iterations of loops that repeat themselves are
+  // accounted for at once, where there is neither a log nor data; every tick and count stays the same.
+  Machine(const Chip& chip, int first_sip, int sips, OpLog* log, bool forward);
+  ~Machine();
+
+  uint32_t index_of(Place place) const;
+
+  // Starts a kernel there at tick 0. make: called at once with the PE's Tl. hbm: null for timing alone; outlives the
+  // run.
+  using MakeKernel = std::function<tl::Task(tl::Tl<Processor>&)>;
+  void launch(Place place, const std::string& kernel, tl::Hbm* hbm, const MakeKernel& make);
+
+  // To the end of all kernels. Throws what a kernel threw, and Error(kUsage) with the wait-for graph if some can never
+  // end. Checks the invariants: no resource is used for more than the time that there was, what was sent was received,
+  // the parts of the critical path add up, the time is no less than each resource's work.
+  MachineTotals run();
+
+  const Processor& processor(Place place) const { return *processors_[index_of(place)]; }
+
+ private:
+  bool dispatch(const Event& event);
+  [[noreturn]] void report_deadlock() const;
+  MachineTotals totals() const;
+
+  Context context_;
+  const int first_sip_;
+  const attention::Mesh pes_, cubes_;
+  Network network_;
+  std::vector<std::unique_ptr<Processor>> processors_;
+  std::vector<std::unique_ptr<tl::Tl<Processor>>> tls_;
+  std::array<uint64_t, kEventKinds> events_ = {};
+};
+
+}  // namespace coprime::sim

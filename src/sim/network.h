@@ -1,0 +1,139 @@
+// Messages between PEs: ports that send slots against credits, links that carry packets, channels (a sender and a
+// receiver) that match messages with receives in order. The rules are those of docs/simulator-model.md.
+#pragma once
+
+#include <array>
+#include <deque>
+#include <memory>
+#include <vector>
+
+#include "attention/mesh.h"
+#include "sim/context.h"
+#include "sim/ring.h"
+
+namespace coprime::sim {
+
+class Processor;
+
+inline constexpr int kPortsOfPe = 10;  // N S E W to PEs, N S E W to CUBEs, up and down to SIPs
+
+struct LevelTotals {
+  uint64_t messages = 0, sent = 0, received = 0, byte_hops = 0;  // bytes
+};
+
+class Network {
+ public:
+  Network(Context& context, attention::Mesh pes, attention::Mesh cubes, int sips);
+
+  void attach(std::vector<std::unique_ptr<Processor>>& processors) { processors_ = &processors; }
+
+  // -1: there is none.
+  int neighbour(uint32_t pe, tl::Level level, attention::Direction direction) const;
+  // The channel between two PEs, by number: made when first asked for. Error(kUsage): no such peer.
+  uint32_t channel_to(uint32_t pe, tl::Peer peer) { return channel(pe, number_of(pe, peer), peer.level); }
+  uint32_t channel_from(uint32_t pe, tl::Peer peer) { return channel(number_of(pe, peer), pe, peer.level); }
+  int port_of(uint32_t channel) const { return static_cast<int>(channels_[channel].port % kPortsOfPe); }
+
+  void send(uint32_t channel, const Moment& seen, const OpRow& row, std::unique_ptr<std::byte[]> payload);
+  void post(uint32_t channel, const Moment& posted, const OpRow& row);
+  uint32_t posted(uint32_t channel) const { return channels_[channel].posted; }
+  uint32_t received(uint32_t channel) const { return channels_[channel].received; }
+  // The data of message number `index` of the channel; each may be taken once.
+  std::unique_ptr<std::byte[]> take_payload(uint32_t channel, uint32_t index);
+
+  void on_arrival(uint32_t channel);
+  void on_credit(uint32_t channel);
+  void on_sent(uint32_t port);
+  void on_hop(uint32_t packet);
+  void on_port(uint32_t port);
+
+  const std::array<LevelTotals, 3>& totals() const { return totals_; }
+  Tick busiest_link() const;
+  uint32_t sender_of(uint32_t pe, tl::Peer peer) const { return number_of(pe, peer); }
+  // Of a sender whose message is stuck: the receiver whose credit it lacks; -1: none is stuck.
+  int stuck_on(uint32_t pe) const;
+
+ private:
+  struct Message {
+    Moment seen;
+    uint32_t channel = 0, number = 0;
+    int64_t left = 0;  // bytes that have not left
+  };
+  struct Slot {
+    Moment arrival;
+    int64_t bytes = 0;
+    bool last = false;  // of its message
+  };
+  struct Post {
+    Moment posted;
+    OpRow row;
+  };
+  struct Incoming {
+    int64_t taken = 0;
+    OpRow row;
+  };
+  struct Channel {
+    uint32_t from = 0, to = 0, port = 0;
+    tl::Level level = tl::Level::kPe;
+    int64_t hops = 0, credits = 0;
+    bool starved = false;    // its port waits for a credit of it
+    Ring<Moment> returning;  // credits
+    Ring<Slot> in_flight, arrived;
+    Ring<Incoming> messages;  // sent, not yet received as a whole
+    Ring<Post> posts;         // receives, likewise
+    uint32_t sent = 0, posted = 0, received = 0;
+    Ring<std::unique_ptr<std::byte[]>> payloads;
+    uint32_t payloads_from = 0;  // the number of the first one's message
+  };
+  struct Port {
+    Moment free;
+    Ring<Message> queue;
+    Ring<Moment> leaving;  // the ends of messages
+    bool sending = false;  // with contention: a slot is under way
+    int64_t slot_bytes = 0, slot_left = 0;
+    Tick busy = 0;
+  };
+  struct Packet {
+    Moment moment;
+    uint32_t channel = 0, place = 0;  // the place whose link comes next
+    int64_t bytes = 0, slot_bytes = 0;
+    bool last_of_slot = false, last_of_message = false;
+  };
+  struct LinkState {
+    Tick free = 0, busy = 0;
+  };
+
+  uint32_t number_of(uint32_t pe, tl::Peer peer) const;
+  uint32_t channel(uint32_t from, uint32_t to, tl::Level level);
+  const Link& link_of(tl::Level level) const;
+  Tick hop_ticks(const Channel& channel) const {
+    return static_cast<Tick>(channel.hops * link_of(channel.level).hop_ps);
+  }
+  // The place of a PE at a level, and the link from one place toward another.
+  uint32_t place_of(uint32_t pe, tl::Level level) const;
+  int direction(tl::Level level, uint32_t from, uint32_t to) const;
+  uint32_t step(tl::Level level, uint32_t from, int direction) const;
+  size_t link_number(tl::Level level, uint32_t place, int direction) const;
+  int64_t hops(tl::Level level, uint32_t from, uint32_t to) const;
+  Tick slot_ticks(tl::Level level, int64_t bytes) const;
+
+  void pump(uint32_t port, const Moment* credit);
+  Moment forward(Packet packet);
+  void leave(uint32_t port);
+  void deliver(uint32_t channel, const Slot& slot);
+  void take(uint32_t channel);
+
+  Context& context_;
+  const attention::Mesh pes_, cubes_;
+  const int sips_;
+  std::vector<std::unique_ptr<Processor>>* processors_ = nullptr;
+  std::deque<Channel> channels_;
+  std::vector<std::vector<uint32_t>> channels_of_;  // by sender
+  std::vector<Port> ports_;
+  std::array<std::vector<LinkState>, 3> links_;
+  std::vector<Packet> packets_;
+  std::vector<uint32_t> free_packets_;
+  std::array<LevelTotals, 3> totals_ = {};
+};
+
+}  // namespace coprime::sim

@@ -1,0 +1,96 @@
+#include "sim/run.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "attention/cube_groups.h"
+#include "base/error.h"
+
+namespace coprime::sim {
+namespace {
+
+void merge(MachineTotals& into, const MachineTotals& from) {
+  if (from.end.time > into.end.time) into.end = from.end, into.last_pe = from.last_pe;
+  for (size_t kind = 0; kind < kEventKinds; ++kind) into.events[kind] += from.events[kind];
+  into.pes.combine(from.pes, kAdd);
+  into.busiest.combine(from.busiest, kLargest);
+  into.time += from.time;
+  into.busiest_link = std::max(into.busiest_link, from.busiest_link);
+  for (size_t level = 0; level < into.levels.size(); ++level) {
+    into.levels[level].messages += from.levels[level].messages;
+    into.levels[level].sent += from.levels[level].sent;
+    into.levels[level].received += from.levels[level].received;
+    into.levels[level].byte_hops += from.levels[level].byte_hops;
+  }
+  into.arena_high_water = std::max(into.arena_high_water, from.arena_high_water);
+  into.tcm_high_water = std::max(into.tcm_high_water, from.tcm_high_water);
+}
+
+// Programs never speak with each other: each runs on a machine of its own.
+void run_program(const Chip& chip, const RunSpec& spec, const tl::Program& program, tl::OutputCollector& outputs,
+                 RunResult& result) {
+  std::vector<std::unique_ptr<tl::RankMemory>> memories(program.parts.size());
+  Machine machine(chip, program.first_sip, program.sips, spec.log, spec.forward);
+  for (size_t i = 0; i < program.parts.size(); ++i) {
+    const tl::Part& part = program.parts[i];
+    if (spec.inputs) memories[i] = std::make_unique<tl::RankMemory>(*spec.inputs, part.memory);
+    machine.launch(part.place, std::string(tl::name_of(spec.kernel)), memories[i].get(),
+                   [&](tl::Tl<Processor>& tl) { return tl::start_kernel(tl, part.args); });
+  }
+  merge(result.totals, machine.run());
+  result.pes += static_cast<int64_t>(program.parts.size());
+  result.sips += program.sips;
+  if (!spec.inputs) return;
+  for (size_t i = 0; i < program.parts.size(); ++i)
+    outputs.add(*memories[i], machine.processor(program.parts[i].place).notes());
+}
+
+double energy(const Chip& chip, const MachineTotals& totals) {
+  const Energy& energy = chip.energy;
+  const auto number = [](uint64_t count) { return static_cast<double>(count); };
+  const uint64_t issued = std::accumulate(totals.pes.issued.begin(), totals.pes.issued.end(), uint64_t{0});
+  return energy.hbm_byte * number(totals.pes.hbm_read + totals.pes.hbm_written) +
+         energy.pe_link_byte * number(totals.levels[0].byte_hops) +
+         energy.cube_link_byte * number(totals.levels[1].byte_hops) +
+         energy.sip_link_byte * number(totals.levels[2].byte_hops) + energy.mac * number(totals.pes.macs) +
+         energy.math_lane * number(totals.pes.math_lanes) + energy.issue * number(issued);
+}
+
+}  // namespace
+
+uint64_t RunResult::events() const { return std::accumulate(totals.events.begin(), totals.events.end(), uint64_t{0}); }
+
+RunResult run(const Chip& chip_of_all, const RunSpec& spec) {
+  Chip chip = chip_of_all;
+  if (spec.pes > chip.pes) fail(ErrorKind::kUsage, "{} PEs a CUBE: the chip has {}", spec.pes, chip.pes);
+  chip.pes = spec.pes;
+  const tl::Places places{static_cast<int>(chip.sips),
+                          {static_cast<int>(chip.cube_rows), static_cast<int>(chip.cube_columns)},
+                          attention::pe_mesh(static_cast<int>(chip.pes))};
+  const tl::Launch launch = tl::make_launch(places, spec);
+
+  RunResult result;
+  result.launches = launch.launches;
+  result.rounds = launch.rounds;
+  result.sends = launch.sends;
+  result.steps_computed = launch.steps_computed, result.steps_skipped = launch.steps_skipped;
+  tl::OutputCollector outputs;
+  for (const tl::Program& program : launch.programs) run_program(chip, spec, program, outputs, result);
+  result.outputs = outputs.take();
+
+  const MachineTotals& totals = result.totals;
+  result.ticks = totals.end.time * static_cast<Tick>(result.launches);
+  result.path = totals.end.by;
+  for (const LevelTotals& level : totals.levels) result.sends_total += static_cast<int64_t>(level.messages);
+  result.sends_total = result.sends_total * spec.kv_heads / launch.heads;
+  result.bounds = {{"hbm", totals.busiest.dma},
+                   {"gemm", totals.busiest.gemm},
+                   {"math", totals.busiest.math},
+                   {"issue", totals.busiest.issue},
+                   {"links", totals.busiest_link}};
+  std::ranges::stable_sort(result.bounds, [](const Bound& a, const Bound& b) { return a.ticks > b.ticks; });
+  result.energy_pj = energy(chip, totals) * result.launches;
+  return result;
+}
+
+}  // namespace coprime::sim

@@ -1,0 +1,47 @@
+// One simulation after another over the values of a few quantities: which group size, tile, depth or topology, and
+// where one choice overtakes another. As a table, and as a chart with the closed form beside what was simulated.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "sim/run.h"
+
+namespace coprime {
+
+// What a sweep goes over. Quantities of the run: variant, context, cubes, pes, tile, rows, topology (of both levels),
+// within, across; of the chip: depth (reads in flight), and any key of its file (pe.gemm.subtile_cycles).
+struct SweepAxis {
+  std::string name;
+  std::vector<std::string> values;
+};
+
+// Names behind each other, with usual values or with these: "cubes=1,2,4,topology". Error(kUsage) for what cannot be
+// swept, or has no usual values.
+std::vector<SweepAxis> parse_sweep_axes(std::string_view text);
+
+struct SweepPoint {
+  std::vector<std::string> values;  // by axis
+  sim::RunResult result;
+  sim::Tick estimate = 0;  // sim/decode_model.h
+  std::string refusal;     // why this combination cannot run; empty: it ran
+};
+
+struct Sweep {
+  std::vector<SweepAxis> axes;
+  std::vector<SweepPoint> points;  // all combinations, the last axis fastest
+};
+
+// Error(kUsage) for a value that the quantity cannot have. A combination that cannot be placed is a point with its
+// refusal.
+Sweep run_sweep(const sim::Chip& chip, const sim::RunSpec& spec, std::vector<SweepAxis> axes);
+
+// A run with one quantity set, as a sweep does it.
+void set_swept(std::string_view name, std::string_view value, sim::Chip& chip, sim::RunSpec& spec);
+
+std::string sweep_table(const Sweep& sweep);
+// The first axis along x; a line for each combination of the others.
+std::string sweep_svg(const Sweep& sweep, std::string_view subtitle);
+
+}  // namespace coprime
