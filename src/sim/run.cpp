@@ -42,11 +42,15 @@ tl::ReduceLevel reduce_level(const attention::ReduceSchedule& schedule, int plac
   return result;
 }
 
-// One SIP's groups, each a KV head, on a machine of their own: heads never cross SIPs.
-struct SipRun {
-  std::vector<tl::DecodeArgs> args;
-  std::vector<std::unique_ptr<RankMemory>> memories;
-};
+std::vector<tl::Peer> peers_of(const tl::ReduceArgs& args) {
+  std::vector<tl::Peer> peers;
+  for (const tl::ReduceLevel* level : {&args.within, &args.across}) {
+    if (level->root) continue;
+    peers.push_back(level->parent);
+    break;
+  }
+  return peers;
+}
 
 void merge(MachineTotals& into, const MachineTotals& from) {
   if (from.end.time > into.end.time) into.end = from.end, into.last_pe = from.last_pe;
@@ -65,6 +69,7 @@ void merge(MachineTotals& into, const MachineTotals& from) {
   into.tcm_high_water = std::max(into.tcm_high_water, from.tcm_high_water);
 }
 
+// One SIP's groups, each a KV head, on a machine of their own: heads never cross SIPs.
 void run_sip(const Chip& chip, const RunSpec& spec, const Plan& plan, int sip, int heads, RunResult& result) {
   const CubeGroups& groups = plan.groups;
   const bool data = spec.inputs != nullptr;
@@ -92,8 +97,10 @@ void run_sip(const Chip& chip, const RunSpec& spec, const Plan& plan, int sip, i
           memories.push_back(
               std::make_unique<RankMemory>(*spec.inputs, head, plan.placement.begin(rank), spec.tile, spec.d));
         }
-        machine.launch({sip, groups.cube(group, place), pe}, "decode", data ? memories.back().get() : nullptr,
-                       [&](tl::Tl<Processor>& tl) { return tl::decode(tl, one); });
+        machine.launch(
+            {sip, groups.cube(group, place), pe}, "decode", data ? memories.back().get() : nullptr,
+            [&](tl::Tl<Processor>& tl) { return tl::decode(tl, one); },
+            spec.forward ? std::optional(peers_of(one.reduce)) : std::nullopt);
       }
     }
   }

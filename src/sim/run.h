@@ -28,7 +28,7 @@ struct RunSpec {
   int64_t request = 0;                                                        // rotates the placement of data
   bool scopes = true;
   std::shared_ptr<const Inputs> inputs;  // set: data mode
-  bool forward = true;                   // loops that repeat themselves, at once (machine.h)
+  bool forward = true;                   // loops and messages in closed form where that is exact (machine.h)
   OpLog* log = nullptr;                  // set: rows of all SIPs, one after another
 };
 
