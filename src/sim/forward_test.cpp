@@ -34,6 +34,7 @@ Share compare(uint64_t seed, int count, int64_t longer) {
     testing::Case made = random.next();
     made.chip.contention = i % 2 == 0;
     made.spec.context *= longer, made.spec.largest_context *= longer;
+    made.spec.kv_heads = 1 + i % 3;
     made.spec.forward = true;
     const RunResult forwarded = run(made.chip, made.spec);
     made.spec.forward = false;

@@ -1,10 +1,9 @@
 #include "sim/machine.h"
 
-#include <map>
-
 #include "attention/cube_groups.h"
 #include "base/check.h"
 #include "base/error.h"
+#include "tl/wait_graph.h"
 
 namespace coprime::sim {
 
@@ -39,7 +38,7 @@ void Machine::launch(Place place, const std::string& kernel, tl::Hbm* hbm, const
   context_.with_data = hbm != nullptr;
   if (!sends_to) ++undeclared_;
   for (const tl::Peer& peer : sends_to.value_or(std::vector<tl::Peer>{})) network_.declare(index, peer);
-  const std::string name = fmt::format("{} on SIP {} CUBE {} PE {}", kernel, place.sip, place.cube, place.pe);
+  const std::string name = kernel + " on " + name_of(place);
   tls_[index] = std::make_unique<tl::Tl<Processor>>(processor, name, context_.chip.pe.arena_bytes, hbm);
   processor.launch(make(*tls_[index]), *tls_[index]);
 }
@@ -116,43 +115,23 @@ bool Machine::dispatch(const Event& event) {
   return true;
 }
 
-// Who waits for whom: a line a PE, and the cycle if there is one.
 void Machine::report_deadlock() const {
-  std::map<uint32_t, uint32_t> waits_for;
-  std::string lines;
-  const auto name = [&](uint32_t index) {
-    const Place& place = processors_[index]->place();
-    return fmt::format("SIP {} CUBE {} PE {}", place.sip, place.cube, place.pe);
-  };
-  size_t blocked = 0;
+  std::vector<tl::Waiting> waiting;
   for (const auto& processor : processors_) {
-    const tl::Command* command = processor->blocked();
+    const tl::Command* const command = processor->blocked();
     if (!processor->launched() || processor->ended() || !command) continue;
-    const uint32_t index = processor->index();
-    std::string what = fmt::format("its own engines ({})", tl::name_of(command->op));
-    const int stuck = network_.stuck_on(index);
+    tl::Waiting& one = waiting.emplace_back();
+    one.pe = processor->index(), one.line = command->line, one.op = command->op;
+    const int stuck = network_.stuck_on(one.pe);
     if (command->op == tl::Op::kRecv || command->op == tl::Op::kWait) {
-      waits_for[index] = network_.sender_of(index, command->peer);
-      what = "a message from " + name(waits_for[index]);
+      one.what = tl::Waiting::What::kMessage, one.on = network_.sender_of(one.pe, command->peer);
     } else if (stuck >= 0) {
-      waits_for[index] = static_cast<uint32_t>(stuck);
-      what = "room in the queue to " + name(waits_for[index]);
+      one.what = tl::Waiting::What::kRoom, one.on = static_cast<uint32_t>(stuck);
     }
-    if (++blocked <= 8) lines += fmt::format("; {}, line {}, waits for {}", name(index), command->line, what);
   }
-  // A PE whose message is stuck waits for its receiver, too: follow from each PE until one comes again.
-  for (const auto& [first, unused] : waits_for) {
-    std::vector<uint32_t> path;
-    uint32_t at = first;
-    while (waits_for.contains(at) && std::ranges::find(path, at) == path.end()) path.push_back(at), at = waits_for[at];
-    const auto begin = std::ranges::find(path, at);
-    if (begin == path.end()) continue;
-    lines += "; a cycle:";
-    for (auto place = begin; place != path.end(); ++place) lines += fmt::format(" {} ->", name(*place));
-    lines += " " + name(at);
-    break;
-  }
-  fail(ErrorKind::kUsage, "{} PEs wait for what will never come at tick {}{}", blocked, context_.now, lines);
+  const auto name = [this](uint32_t index) { return tl::name_of(processors_[index]->place()); };
+  fail(ErrorKind::kUsage, "{} PEs wait for what will never come at tick {}{}", waiting.size(), context_.now,
+       tl::describe(waiting, name));
 }
 
 MachineTotals Machine::totals() const {

@@ -29,6 +29,7 @@ enum class OpKind : uint8_t {
   kFill,
   kBroadcast,
   kTranspose,
+  kMask,
   kSoftmaxStep,      // MATH of softmax_pv before its GEMM
   kAccumulatorStep,  // MATH of softmax_pv after its GEMM
   kSend,             // a message, from the first slot's start to its last byte's arrival

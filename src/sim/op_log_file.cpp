@@ -181,27 +181,12 @@ OpLogFile read_op_log(const std::filesystem::path& path) {
 }
 
 std::string_view name_of(OpKind kind) {
-  constexpr std::array<std::string_view, static_cast<size_t>(OpKind::kCount)> kNames = {"load",
-                                                                                        "store",
-                                                                                        "fetch",
-                                                                                        "composite",
-                                                                                        "subtile",
-                                                                                        "softmax_pv",
-                                                                                        "max",
-                                                                                        "sum",
-                                                                                        "exp",
-                                                                                        "maximum",
-                                                                                        "add",
-                                                                                        "sub",
-                                                                                        "mul",
-                                                                                        "div",
-                                                                                        "fill",
-                                                                                        "broadcast",
-                                                                                        "transpose",
-                                                                                        "softmax step",
-                                                                                        "accumulator step",
-                                                                                        "send",
-                                                                                        "recv"};
+  constexpr std::array<std::string_view, static_cast<size_t>(OpKind::kCount)> kNames = {
+      "load",       "store",     "fetch", "composite",    "subtile",
+      "softmax_pv", "max",       "sum",   "exp",          "maximum",
+      "add",        "sub",       "mul",   "div",          "fill",
+      "broadcast",  "transpose", "mask",  "softmax step", "accumulator step",
+      "send",       "recv"};
   return kNames[static_cast<size_t>(kind)];
 }
 

@@ -13,6 +13,7 @@
 #include "sim/dma_port.h"
 #include "sim/loop_history.h"
 #include "sim/network.h"
+#include "tl/place.h"
 #include "tl/tl.h"
 
 namespace coprime::sim {
@@ -30,10 +31,7 @@ enum Counter : uint8_t {
 };
 inline constexpr int kCounters = kSent + kPortsOfPe;
 
-// Where a PE stands: numbers within the chip.
-struct Place {
-  int sip = 0, cube = 0, pe = 0;
-};
+using tl::Place;
 
 class Processor {
  public:
@@ -91,12 +89,7 @@ class Processor {
   // What the CPU waits for; null: nothing.
   const tl::Command* blocked() const { return blocked_; }
 
-  // What the kernel noted, in order.
-  struct Note {
-    std::string name;
-    std::vector<float> values;
-  };
-  const std::vector<Note>& notes() const { return notes_; }
+  const std::vector<tl::Note>& notes() const { return notes_; }
 
  private:
   static constexpr Tick kNever = ~Tick{0};
@@ -237,7 +230,7 @@ class Processor {
   bool moved_ = false;  // the CPU goes on at a kStart
 
   Totals totals_;
-  std::vector<Note> notes_;
+  std::vector<tl::Note> notes_;
 };
 
 }  // namespace coprime::sim

@@ -307,7 +307,7 @@ void Processor::receive(const tl::Command& command, std::byte* into) {
 }
 
 void Processor::note(std::string_view name, const tl::Elements& x) {
-  Note& note = notes_.emplace_back();
+  tl::Note& note = notes_.emplace_back();
   note.name = name;
   note.values.resize(static_cast<size_t>(x.rows * x.columns));
   tl::widen(x, note.values.data());

@@ -4,53 +4,10 @@
 #include <numeric>
 
 #include "attention/cube_groups.h"
-#include "attention/kv_placement.h"
 #include "base/error.h"
-#include "sim/rank_memory.h"
 
 namespace coprime::sim {
 namespace {
-
-using attention::CubeGroups;
-using attention::KvPlacement;
-
-struct Plan {
-  CubeGroups groups;
-  KvPlacement placement;
-  attention::TwoLevelReduce reduce;
-};
-
-Plan make_plan(const Chip& chip, const RunSpec& spec) {
-  if (spec.context < 1) fail(ErrorKind::kUsage, "a context of {} tokens: it needs at least 1", spec.context);
-  if (spec.tile < 1) fail(ErrorKind::kUsage, "tiles of {} tokens: they need at least 1", spec.tile);
-  const int64_t largest = std::max(spec.context, spec.largest_context);
-  Plan plan;
-  plan.groups =
-      attention::cube_groups({static_cast<int>(chip.cube_rows), static_cast<int>(chip.cube_columns)}, spec.cubes);
-  plan.placement = attention::kv_placement(largest, spec.cubes, spec.pes, 1, spec.request);
-  plan.reduce = attention::two_level_reduce(attention::pe_mesh(spec.pes), spec.within, plan.groups.group, spec.across);
-  return plan;
-}
-
-tl::ReduceLevel reduce_level(const attention::ReduceSchedule& schedule, int place, tl::Level level, auto number_of) {
-  const attention::ReducePart part = schedule.part(place);
-  tl::ReduceLevel result;
-  for (const attention::ReduceMessage& message : part.receives)
-    result.children.push_back({level, number_of(message.from)});
-  result.root = !part.send;
-  if (part.send) result.parent = {level, number_of(part.send->to)};
-  return result;
-}
-
-std::vector<tl::Peer> peers_of(const tl::ReduceArgs& args) {
-  std::vector<tl::Peer> peers;
-  for (const tl::ReduceLevel* level : {&args.within, &args.across}) {
-    if (level->root) continue;
-    peers.push_back(level->parent);
-    break;
-  }
-  return peers;
-}
 
 void merge(MachineTotals& into, const MachineTotals& from) {
   if (from.end.time > into.end.time) into.end = from.end, into.last_pe = from.last_pe;
@@ -69,55 +26,35 @@ void merge(MachineTotals& into, const MachineTotals& from) {
   into.tcm_high_water = std::max(into.tcm_high_water, from.tcm_high_water);
 }
 
-// One SIP's groups, each a KV head, on a machine of their own: heads never cross SIPs.
-void run_sip(const Chip& chip, const RunSpec& spec, const Plan& plan, int sip, int heads, RunResult& result) {
-  const CubeGroups& groups = plan.groups;
-  const bool data = spec.inputs != nullptr;
-  const size_t ranks = static_cast<size_t>(heads * spec.cubes * spec.pes);
-  std::vector<tl::DecodeArgs> args;
-  std::vector<std::unique_ptr<RankMemory>> memories;
-  args.reserve(ranks);
-  Machine machine(chip, sip, 1, spec.log, spec.forward);
-  for (int group = 0; group < heads; ++group) {
-    const int head = attention::head_of(sip, group, groups.count());
-    for (int place = 0; place < spec.cubes; ++place) {
-      for (int pe = 0; pe < spec.pes; ++pe) {
-        const int rank = plan.placement.rank_of(place, pe);
-        tl::DecodeArgs& one = args.emplace_back();
-        one.q = kQueries, one.k = kKeys, one.v = kValues, one.o = kOutput;
-        one.variant = spec.variant;
-        one.rows = spec.rows, one.d = spec.d, one.tile = spec.tile;
-        one.tokens = plan.placement.held(rank, spec.context);
-        one.scale = 1 / std::sqrt(static_cast<float>(spec.d));
-        one.scopes = spec.scopes;
-        one.reduce.within = reduce_level(plan.reduce.within, pe, tl::Level::kPe, [](int from) { return from; });
-        one.reduce.across = reduce_level(plan.reduce.across, place, tl::Level::kCube,
-                                         [&](int from) { return groups.cube(group, from); });
-        if (data) {
-          memories.push_back(
-              std::make_unique<RankMemory>(*spec.inputs, head, plan.placement.begin(rank), spec.tile, spec.d));
-        }
-        machine.launch(
-            {sip, groups.cube(group, place), pe}, "decode", data ? memories.back().get() : nullptr,
-            [&](tl::Tl<Processor>& tl) { return tl::decode(tl, one); },
-            spec.forward ? std::optional(peers_of(one.reduce)) : std::nullopt);
-      }
-    }
+// The same once more, so many times in all, elsewhere on the chip and with nothing shared.
+void repeat(MachineTotals& totals, uint64_t times) {
+  const Tick forwarded = totals.pes.forwarded + totals.time * (times - 1);
+  totals.pes.combine(totals.pes, [times](uint64_t a, uint64_t) { return a * times; });
+  totals.pes.forwarded = forwarded;
+  totals.time *= times;
+  for (LevelTotals& level : totals.levels) {
+    level.messages *= times, level.sent *= times, level.received *= times, level.byte_hops *= times;
   }
-  merge(result.totals, machine.run());
-  result.pes += static_cast<int64_t>(ranks);
-  if (!data) return;
-  for (int group = 0; group < heads; ++group) {
-    HeadOutput& output = result.outputs.emplace_back();
-    for (int rank = 0; rank < spec.cubes * spec.pes; ++rank) {
-      const RankMemory& memory = *memories[static_cast<size_t>(group * spec.cubes * spec.pes + rank)];
-      output.stores += memory.stores();
-      if (memory.stores() == 0) continue;
-      output.o = memory.output();
-      const Place place{sip, groups.cube(group, rank / spec.pes), rank % spec.pes};
-      output.l = machine.processor(place).notes().front().values;
-    }
+}
+
+// Programs never speak with each other: each runs on a machine of its own. The first `parts` of it.
+MachineTotals run_program(const Chip& chip, const RunSpec& spec, const tl::Program& program, size_t parts,
+                          tl::OutputCollector& outputs) {
+  std::vector<std::unique_ptr<tl::RankMemory>> memories(parts);
+  Machine machine(chip, program.first_sip, program.sips, spec.log, spec.forward);
+  for (size_t i = 0; i < parts; ++i) {
+    const tl::Part& part = program.parts[i];
+    if (spec.inputs) memories[i] = std::make_unique<tl::RankMemory>(*spec.inputs, part.memory);
+    machine.launch(
+        part.place, std::string(tl::name_of(spec.kernel)), memories[i].get(),
+        [&](tl::Tl<Processor>& tl) { return tl::start_kernel(tl, part.args); },
+        spec.forward ? std::optional(tl::peers_of(part.args)) : std::nullopt);
   }
+  const MachineTotals totals = machine.run();
+  if (spec.inputs) {
+    for (size_t i = 0; i < parts; ++i) outputs.add(*memories[i], machine.processor(program.parts[i].place).notes());
+  }
+  return totals;
 }
 
 double energy(const Chip& chip, const MachineTotals& totals) {
@@ -135,26 +72,47 @@ double energy(const Chip& chip, const MachineTotals& totals) {
 
 uint64_t RunResult::events() const { return std::accumulate(totals.events.begin(), totals.events.end(), uint64_t{0}); }
 
+namespace {
+
+tl::Places places_of(const Chip& chip) {
+  return {static_cast<int>(chip.sips),
+          {static_cast<int>(chip.cube_rows), static_cast<int>(chip.cube_columns)},
+          attention::pe_mesh(static_cast<int>(chip.pes))};
+}
+
+}  // namespace
+
 RunResult run(const Chip& chip_of_all, const RunSpec& spec) {
   Chip chip = chip_of_all;
   if (spec.pes > chip.pes) fail(ErrorKind::kUsage, "{} PEs a CUBE: the chip has {}", spec.pes, chip.pes);
   chip.pes = spec.pes;
-  const Plan plan = make_plan(chip, spec);
-  const int per_sip = plan.groups.count(), sips = static_cast<int>(chip.sips);
+  return run_launch(chip, spec, tl::make_launch(places_of(chip), spec));
+}
 
+RunResult run_launch(const Chip& chip, const RunSpec& spec, const tl::Launch& launch) {
   RunResult result;
-  const int at_once = std::min(spec.kv_heads, per_sip * sips);
-  result.launches = (spec.kv_heads + at_once - 1) / at_once;
-  result.rounds = plan.reduce.rounds();
-  result.sends = plan.reduce.sends();
-  for (int left = at_once; left > 0; left -= per_sip)
-    run_sip(chip, spec, plan, result.sips++, std::min(left, per_sip), result);
+  result.launches = launch.launches;
+  result.rounds = launch.rounds;
+  result.sends = launch.sends;
+  result.steps_computed = launch.steps_computed, result.steps_skipped = launch.steps_skipped;
+  tl::OutputCollector outputs;
+  const bool one_for_all = spec.forward && !spec.inputs && !spec.log && launch.parts_of_head != 0;
+  for (const tl::Program& program : launch.programs) {
+    result.pes += static_cast<int64_t>(program.parts.size());
+    result.sips += program.sips;
+    if (!one_for_all) merge(result.totals, run_program(chip, spec, program, program.parts.size(), outputs));
+  }
+  if (one_for_all) {
+    merge(result.totals, run_program(chip, spec, launch.programs[0], launch.parts_of_head, outputs));
+    repeat(result.totals, static_cast<uint64_t>(launch.heads));
+  }
+  result.outputs = outputs.take();
 
   const MachineTotals& totals = result.totals;
   result.ticks = totals.end.time * static_cast<Tick>(result.launches);
   result.path = totals.end.by;
   for (const LevelTotals& level : totals.levels) result.sends_total += static_cast<int64_t>(level.messages);
-  result.sends_total = result.sends_total / at_once * spec.kv_heads;
+  result.sends_total = result.sends_total * spec.kv_heads / launch.heads;
   result.bounds = {{"hbm", totals.busiest.dma},
                    {"gemm", totals.busiest.gemm},
                    {"math", totals.busiest.math},

@@ -23,7 +23,8 @@ enum class Op : uint8_t {
   kDiv,
   kFill,
   kBroadcast,
-  kTranspose,  // the last
+  kTranspose,
+  kMask,  // the last
   kSend,
   kRecv,
   kRecvAsync,
@@ -32,7 +33,7 @@ enum class Op : uint8_t {
   kRepeat,  // the head of a loop's iteration: no operation of the chip
 };
 inline constexpr int kOps = static_cast<int>(Op::kRepeat) + 1;
-constexpr bool is_math(Op op) { return op >= Op::kMax && op <= Op::kTranspose; }
+constexpr bool is_math(Op op) { return op >= Op::kMax && op <= Op::kMask; }
 std::string_view name_of(Op op);
 
 enum class EpilogueKind : uint8_t { kNone, kScale, kBias, kAdd, kRelu };
@@ -62,6 +63,7 @@ struct Command {
   State state;  // of softmax_pv
   Epilogue epilogue[kMaxEpilogues];
   float value = 0;       // of fill
+  int64_t diagonal = 0;  // of mask
   Peer peer;             // of send and recv
   int64_t count = 0;     // of repeat: iterations that are alike; then, how many of them need not run
   uint32_t receive = 0;  // of wait: which; of recv and recv_async: set by the machine

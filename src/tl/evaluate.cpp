@@ -134,6 +134,8 @@ void evaluate(const Command& command, const Operands& operands, Hbm& hbm, Worksp
       return broadcast(a, out);
     case Op::kTranspose:
       return transpose(a, out);
+    case Op::kMask:
+      return mask(out, command.diagonal);
     case Op::kSend:
     case Op::kRecv:
     case Op::kRecvAsync:

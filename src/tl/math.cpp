@@ -100,6 +100,14 @@ void transpose(Elements x, Elements out) {
   }
 }
 
+void mask(Elements out, int64_t diagonal) {
+  for (int64_t row = 0; row < out.rows; ++row) {
+    for (int64_t i = 0; i < out.columns; ++i) {
+      put(out, row * out.columns + i, i <= row + diagonal ? 0.f : -kInfinity);
+    }
+  }
+}
+
 void matrix_product(const float* a, const float* b, float* out, int64_t m, int64_t k, int64_t n) {
   std::fill(out, out + m * n, 0.f);
   for (int64_t row = 0; row < m; ++row) {

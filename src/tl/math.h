@@ -28,6 +28,7 @@ void exponential(Elements x, Elements out);
 void binary(Binary op, Elements a, Elements b, Elements out);  // b: as a, or a column
 void broadcast(Elements x, Elements out);                      // [1, columns] to every row
 void transpose(Elements x, Elements out);
+void mask(Elements out, int64_t diagonal);  // 0 where column <= row + diagonal, else -inf
 
 // out [M, N] = a [M, K] times b [K, N], all in f32 here.
 void matrix_product(const float* a, const float* b, float* out, int64_t m, int64_t k, int64_t n);

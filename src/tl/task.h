@@ -1,5 +1,6 @@
 // A kernel, or a part of one that a kernel awaits. A part is started, and its caller continued, by the Runner's loop
-// rather than one from within the other, so that the stack does not grow with what was awaited.
+// rather than one from within the other, so that the stack does not grow with what was awaited. A part begins when it
+// is awaited: temporaries bound to its reference parameters are gone by then, so small values are passed as values.
 #pragma once
 
 #include <coroutine>

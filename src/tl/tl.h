@@ -38,6 +38,12 @@ struct Pending {
   Tensor tensor;
 };
 
+// What a kernel showed by note().
+struct Note {
+  std::string name;
+  std::vector<float> values;
+};
+
 template <class Core>
 class Tl {
   using Use = typename Core::Use;
@@ -218,6 +224,13 @@ class Tl {
   Operation<Tensor> transpose(const Tensor& x, Tensor out = {}, int line = __builtin_LINE()) {
     return math(Op::kTranspose, x, {}, x.columns, x.rows, x.type, out, line);
   }
+  // What a causal mask adds to scores of query positions [a, a + rows) with keys [b, b + columns): 0 where the key is
+  // not later than the query, else -inf. diagonal: a - b.
+  Operation<Tensor> causal_mask(int64_t rows, int64_t columns, int64_t diagonal, int line = __builtin_LINE()) {
+    Operation<Tensor> operation = math(Op::kMask, {}, {}, rows, columns, Type::kF32, {}, line);
+    operation.command.diagonal = diagonal;
+    return operation;
+  }
 
   Operation<void> send(Peer to, const Tensor& x, int line = __builtin_LINE()) {
     Operation<void> operation = make<void>(Op::kSend, line);
@@ -272,7 +285,7 @@ class Tl {
   Operation<Tensor> math(Op op, const Tensor& a, const Tensor& b, int64_t rows, int64_t columns, Type type, Tensor out,
                          int line) {
     Operation<Tensor> operation = make<Tensor>(op, line);
-    if (op != Op::kFill) operation.command.a = read(a, name_of(op).data(), line);
+    if (op != Op::kFill && op != Op::kMask) operation.command.a = read(a, name_of(op).data(), line);
     if (b) {
       operation.command.b = read(b, name_of(op).data(), line);
       if (b.rows != a.rows || (b.columns != a.columns && b.columns != 1)) {

@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "tl/kernels/fold.h"
 #include "tl/kernels/reduce.h"
 #include "tl/tl.h"
 
@@ -61,13 +62,6 @@ class Turns {
  private:
   int64_t last_;
   Tensor turns_[2], short_;
-};
-
-inline Epilogue scaled(float scale) { return {EpilogueKind::kScale, scale, {}}; }
-
-// One tile's scores s, folded into `from`; the sum with the old O comes later (fold_values). factor: exp(m - m').
-struct Weights {
-  Tensor p, factor;
 };
 
 template <class M>
@@ -147,7 +141,7 @@ Task decode(M& tl, const DecodeArgs& args) {
   const Task reduce = reduce_to_root(tl, args.reduce, state, buffers, root);
   co_await reduce;
   if (!root) co_return;
-  tl.note("l", state.l);
+  note_state(tl, state);
   const Tensor out = co_await tl.div(state.o, state.l, Type::kBf16);
   co_await tl.store(tl.ref(args.o, 0, args.rows, args.d), out);
 }

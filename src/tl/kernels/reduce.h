@@ -19,6 +19,13 @@ struct ReduceArgs {
   ReduceLevel within, across;  // PEs of the CUBE; CUBEs of the group (only the root PE of a CUBE takes part)
 };
 
+// Shows m and l as they are before the division.
+template <class M>
+void note_state(M& tl, const State& state) {
+  tl.note("m", state.m);
+  tl.note("l", state.l);
+}
+
 template <class M>
 Task send_state(M& tl, Peer to, const State& state) {
   co_await tl.send(to, state.m);
@@ -39,27 +46,35 @@ ReduceBuffers reduce_buffers(M& tl, const ReduceArgs& args, int64_t rows, int64_
           {tl.empty(rows, 1), tl.empty(rows, 1), tl.empty(rows, d)}};
 }
 
+// state = merge(state, other). The new state lies in `next`; the two then change places.
+template <class M>
+Task merge_state(M& tl, State& state, const State& other, State& next) {
+  const auto scope = tl.scratch_scope();
+  const Tensor m = co_await tl.maximum(state.m, other.m, next.m);
+  const Tensor change = co_await tl.sub(state.m, m);
+  const Tensor factor = co_await tl.exp(change);
+  const Tensor change2 = co_await tl.sub(other.m, m);
+  const Tensor factor2 = co_await tl.exp(change2);
+  const Tensor scaled_l = co_await tl.mul(state.l, factor);
+  const Tensor scaled_l2 = co_await tl.mul(other.l, factor2);
+  const Tensor l = co_await tl.add(scaled_l, scaled_l2, next.l);
+  const Tensor scaled_o = co_await tl.mul(state.o, factor);
+  const Tensor scaled_o2 = co_await tl.mul(other.o, factor2);
+  const Tensor o = co_await tl.add(scaled_o, scaled_o2, next.o);
+  next = state;
+  state = {m, l, o};
+}
+
 // state = merge(state, what comes from `from`).
 template <class M>
 Task receive_and_merge(M& tl, Peer from, State& state, ReduceBuffers& buffers) {
   const int32_t rows = state.o.rows, d = state.o.columns;
-  auto scope = tl.scratch_scope();
-  const Tensor m2 = co_await tl.recv(from, rows, 1, Type::kF32, buffers.arrived.m);
-  const Tensor l2 = co_await tl.recv(from, rows, 1, Type::kF32, buffers.arrived.l);
-  const Tensor o2 = co_await tl.recv(from, rows, d, Type::kF32, buffers.arrived.o);
-  const Tensor m = co_await tl.maximum(state.m, m2, buffers.next.m);
-  const Tensor change = co_await tl.sub(state.m, m);
-  const Tensor factor = co_await tl.exp(change);
-  const Tensor change2 = co_await tl.sub(m2, m);
-  const Tensor factor2 = co_await tl.exp(change2);
-  const Tensor scaled_l = co_await tl.mul(state.l, factor);
-  const Tensor scaled_l2 = co_await tl.mul(l2, factor2);
-  const Tensor l = co_await tl.add(scaled_l, scaled_l2, buffers.next.l);
-  const Tensor scaled_o = co_await tl.mul(state.o, factor);
-  const Tensor scaled_o2 = co_await tl.mul(o2, factor2);
-  const Tensor o = co_await tl.add(scaled_o, scaled_o2, buffers.next.o);
-  buffers.next = state;
-  state = {m, l, o};
+  const State& other = buffers.arrived;
+  co_await tl.recv(from, rows, 1, Type::kF32, other.m);
+  co_await tl.recv(from, rows, 1, Type::kF32, other.l);
+  co_await tl.recv(from, rows, d, Type::kF32, other.o);
+  const Task merge = merge_state(tl, state, other, buffers.next);
+  co_await merge;
 }
 
 template <class M>

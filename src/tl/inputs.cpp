@@ -1,10 +1,10 @@
-#include "sim/inputs.h"
+#include "tl/inputs.h"
 
 #include <array>
 
 #include "base/number_formats.h"
 
-namespace coprime::sim {
+namespace coprime::tl {
 namespace {
 
 // bf16 of -2 + i / 64.
@@ -39,4 +39,4 @@ void CounterInputs::query(int head, int64_t row, std::span<uint16_t> out) const 
 void CounterInputs::key(int head, int64_t token, std::span<uint16_t> out) const { fill(seed_, 2, head, token, out); }
 void CounterInputs::value(int head, int64_t token, std::span<uint16_t> out) const { fill(seed_, 3, head, token, out); }
 
-}  // namespace coprime::sim
+}  // namespace coprime::tl

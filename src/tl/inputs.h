@@ -5,12 +5,12 @@
 #include <cstdint>
 #include <span>
 
-namespace coprime::sim {
+namespace coprime::tl {
 
 class Inputs {
  public:
   virtual ~Inputs() = default;
-  // `head` counts KV heads; query row g is that of query head `head * rows + g`.
+  // `head` counts KV heads; query row `position * G + g` is that of query head g of the KV head's G.
   virtual void query(int head, int64_t row, std::span<uint16_t> out) const = 0;
   virtual void key(int head, int64_t token, std::span<uint16_t> out) const = 0;
   virtual void value(int head, int64_t token, std::span<uint16_t> out) const = 0;
@@ -29,4 +29,4 @@ class CounterInputs : public Inputs {
   uint64_t seed_;
 };
 
-}  // namespace coprime::sim
+}  // namespace coprime::tl
