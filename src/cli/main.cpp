@@ -75,7 +75,7 @@ int run(int argc, char** argv) {
   coprime::SimSettings sim_knockout;
   CLI::App* sim_knockout_command =
       sim_command->add_subcommand("knockout", "the same run with one resource made ideal at a time");
-  coprime::add_sim_flags(*sim_knockout_command, sim_knockout);
+  coprime::add_sim_knockout_flags(*sim_knockout_command, sim_knockout);
   coprime::SimMilestoneSettings sim_milestone;
   CLI::App* sim_milestone_command =
       sim_command->add_subcommand("milestone", "ADR-0060's evaluation: four panels, and its gates that compare");
