@@ -275,6 +275,16 @@ void add_plan_flags(CLI::App& app, PlanSettings& s) {
   add(app, "--json", s.json, "one JSON object instead of the tables");
 }
 
+static CLI::Option* add_kernel(CLI::App& app, SimSettings& s) {
+  return app
+      .add_option(
+          "KERNEL", s.kernel,
+          "decode, prefill (on a ring of CUBEs), decode-short, prefill-short (whole heads on a CUBE), allreduce; to "
+          "compare with: fan-out, kv-fan-out, blocking-dot, head-packing")
+      ->check(CLI::IsMember({"decode", "prefill", "decode-short", "prefill-short", "allreduce", "fan-out", "kv-fan-out",
+                             "blocking-dot", "head-packing"}));
+}
+
 void add_sim_flags(CLI::App& app, SimSettings& s) {
   const auto is_topology = CLI::IsMember({"tree", "mesh", "chain", "ring", "star"});
   add(app, "--variant", s.variant,
@@ -294,6 +304,15 @@ void add_sim_flags(CLI::App& app, SimSettings& s) {
       ->check(in_range(int64_t{1}, int64_t{1024}))
       ->capture_default_str();
   add(app, "--head-dim", s.d, "width of a head")->check(in_range(int64_t{1}, int64_t{4096}))->capture_default_str();
+  add(app, "--kv-per-cube", s.kv_per_cube, "of the short kernels: KV heads that a CUBE owns: 1, 2, 4 or 8")
+      ->check(in_range(1, 8))
+      ->capture_default_str();
+  add(app, "--query-begin", s.query_begin, "of prefill: the first position of the queries, with K or M")
+      ->capture_default_str();
+  add(app, "--query-end", s.query_end, "the position behind the last one [the context]");
+  add(app, "--query-rows", s.query_rows, "rows (positions x heads) that a PE works on at a time")
+      ->check(in_range(int64_t{1}, int64_t{1} << 20))
+      ->capture_default_str();
   add(app, "--within", s.within, "how the PEs of a CUBE reduce: tree, mesh, chain, ring or star")
       ->check(is_topology)
       ->capture_default_str();
@@ -302,18 +321,29 @@ void add_sim_flags(CLI::App& app, SimSettings& s) {
 }
 
 void add_sim_run_flags(CLI::App& app, SimRunSettings& s) {
-  app.add_option("KERNEL", s.kernel, "decode")->required()->check(CLI::IsMember({"decode"}));
+  add_kernel(app, s)->required();
   add_sim_flags(app, s);
+  add(app, "--layers", s.layers, "layers, each as long as the one that is simulated")
+      ->check(in_range(1, 10'000))
+      ->capture_default_str();
   add(app, "--data", s.data, "compute, too: bf16 numbers made by counter");
+  add(app, "--events", s.events, "by events alone: nothing in closed form");
   add(app, "--trace", s.trace, "file to write: what each engine did, for ui.perfetto.dev");
   add(app, "--oplog", s.oplog, "file to write: the same as binary columns");
   add(app, "--json", s.json, "one JSON object instead of the tables");
 }
 
+void add_sim_knockout_flags(CLI::App& app, SimSettings& s) {
+  add_kernel(app, s)->capture_default_str();
+  add_sim_flags(app, s);
+}
+
 void add_sim_sweep_flags(CLI::App& app, SimSweepSettings& s) {
+  add_kernel(app, s)->capture_default_str();
   add_sim_flags(app, s);
   add(app, "--over", s.over,
-      "quantities, the first along x: variant, context, cubes, pes, tile, group, topology, within, across, depth, or a "
+      "quantities, the first along x: kernel, variant, context, cubes, pes, tile, group, topology, within, across, "
+      "depth, or a "
       "value "
       "of the chip; each with usual values, or with these: cubes=1,8,topology")
       ->required();

@@ -130,14 +130,16 @@ struct PlanSettings {
 
 // What the commands of `coprime sim` simulate.
 struct SimSettings {
-  std::string kernel, variant = "opt3", context = "1M", chip, within = "tree", across = "mesh";
-  int cubes = 8, pes = 8, kv_heads = 8;
-  int64_t tile = 64, rows = 8, d = 128;
+  std::string kernel = "decode", variant = "opt3", context = "1M", chip, within = "tree", across = "mesh";
+  int cubes = 8, pes = 8, kv_heads = 8, kv_per_cube = 1;
+  int64_t tile = 64, rows = 8, d = 128, query_rows = 256;
+  std::string query_begin = "0", query_end;  // empty: the context's
 };
 
 struct SimRunSettings : SimSettings {
   std::string trace, oplog;
-  bool data = false, json = false;
+  int layers = 1;
+  bool data = false, json = false, events = false;
 };
 
 struct SimSweepSettings : SimSettings {
@@ -191,7 +193,7 @@ void add_gate_flags(CLI::App& app, GateSettings& settings);
 void add_logits_flags(CLI::App& app, LogitsSettings& settings);
 void add_bench_flags(CLI::App& app, BenchSettings& settings);
 void add_link_flags(CLI::App& app, LinkSettings& settings);
-void add_sim_flags(CLI::App& app, SimSettings& settings);
+void add_sim_knockout_flags(CLI::App& app, SimSettings& settings);
 void add_sim_run_flags(CLI::App& app, SimRunSettings& settings);
 void add_sim_sweep_flags(CLI::App& app, SimSweepSettings& settings);
 void add_sim_milestone_flags(CLI::App& app, SimMilestoneSettings& settings);

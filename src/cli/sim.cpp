@@ -60,7 +60,8 @@ std::string text_of(const RunResult& result, const std::string& title) {
   line("memory",
        fmt::format("{} bytes of the arena, {} of TCM at most", totals.arena_high_water, totals.tcm_high_water));
   line("energy", fmt::format("{:.3f} mJ (an estimate)", result.energy_pj / 1e9));
-  line("events", fmt::format("{}", result.events()));
+  line("events", fmt::format("{}; {:.1f} % of the PEs' time in closed form", result.events(),
+                             percent(totals.pes.forwarded, totals.time)));
   return text;
 }
 
@@ -79,6 +80,8 @@ nlohmann::ordered_json json_of(const RunResult& result, const sim::Chip& chip, c
   json["rounds"] = result.rounds;
   json["sends"] = result.sends;
   json["sends_total"] = result.sends_total;
+  json["steps_computed"] = result.steps_computed;
+  json["steps_skipped"] = result.steps_skipped;
   json["sips"] = result.sips;
   json["pes"] = result.pes;
   json["launches"] = result.launches;
@@ -100,6 +103,7 @@ nlohmann::ordered_json json_of(const RunResult& result, const sim::Chip& chip, c
   json["high_water"] = {{"arena", totals.arena_high_water}, {"tcm", totals.tcm_high_water}};
   json["energy_pj"] = result.energy_pj;
   json["events"] = result.events();
+  json["forwarded"] = percent(totals.pes.forwarded, totals.time) / 100;
   for (size_t kind = 0; kind < sim::kEventKinds; ++kind) {
     if (totals.events[kind] > 0) json["events_by_kind"][std::string(sim::kEventKindNames[kind])] = totals.events[kind];
   }
@@ -118,22 +122,45 @@ void run_sim_run(const SimRunSettings& settings) {
   sim::Chip chip = sim_chip(settings);
   sim::RunSpec spec = sim_spec(settings);
   sim::OpLogFile file;
+  spec.forward = !settings.events;
   if (settings.data) spec.inputs = std::make_shared<sim::CounterInputs>();
   if (!settings.trace.empty() || !settings.oplog.empty()) spec.log = &file.log;
   const RunResult result = sim::run(chip, spec);
 
-  nlohmann::ordered_json run = {
-      {"kernel", settings.kernel}, {"variant", settings.variant}, {"context", spec.context},   {"cubes", spec.cubes},
-      {"pes", spec.pes},           {"tile", spec.tile},           {"kv_heads", spec.kv_heads}, {"group", spec.rows},
-      {"head_dim", spec.d},        {"within", settings.within},   {"across", settings.across}, {"data", settings.data}};
+  nlohmann::ordered_json run = {{"kernel", settings.kernel},
+                                {"variant", settings.variant},
+                                {"context", spec.context},
+                                {"cubes", spec.cubes},
+                                {"pes", spec.pes},
+                                {"tile", spec.tile},
+                                {"kv_heads", spec.kv_heads},
+                                {"group", spec.rows},
+                                {"head_dim", spec.d},
+                                {"within", settings.within},
+                                {"across", settings.across},
+                                {"data", settings.data},
+                                {"kv_per_cube", spec.kv_per_cube},
+                                {"query_begin", spec.query_begin},
+                                {"query_end", spec.query_end},
+                                {"query_rows", spec.query_rows},
+                                {"layers", settings.layers}};
   chip.pes = spec.pes;
   if (!settings.trace.empty()) sim::write_op_log_trace(settings.trace, chip, file.log);
   if (!settings.oplog.empty()) {
     file.chip = sim::chip_text(chip), file.run = run.dump();
     sim::write_op_log(settings.oplog, file);
   }
-  if (settings.json) return print(json_of(result, chip, run).dump(2) + "\n");
-  print(text_of(result, sim_title(settings, spec)));
+  if (settings.json) {
+    nlohmann::ordered_json json = json_of(result, chip, run);
+    json["ticks_of_layers"] = result.ticks * static_cast<sim::Tick>(settings.layers);
+    return print(json.dump(2) + "\n");
+  }
+  std::string text = text_of(result, sim_title(settings, spec));
+  if (settings.layers > 1) {
+    text += fmt::format("{:<16}{:.3f} us for {} layers\n", "model",
+                        us(result.ticks * static_cast<sim::Tick>(settings.layers)), settings.layers);
+  }
+  print(text);
 }
 
 }  // namespace coprime

@@ -55,7 +55,27 @@ struct Quantity {
   Set set;
 };
 
-constexpr std::array<Quantity, 10> kQuantities = {{
+constexpr std::array<Quantity, 14> kQuantities = {{
+    {"kernel", "decode,decode-short", "kernel",
+     [](std::string_view name, std::string_view value, Chip&, RunSpec& spec) {
+       const auto* const found =
+           std::ranges::find(tl::kKernels, value, [](tl::Kernel kernel) { return tl::name_of(kernel); });
+       if (found == tl::kKernels.end())
+         fail(ErrorKind::kUsage, "{}: expected decode, prefill, decode-short, ...; found {}", name, printable(value));
+       spec.kernel = *found;
+     }},
+    {"kv-per-cube", "1,2,4,8", "KV heads of a CUBE",
+     [](std::string_view name, std::string_view value, Chip&, RunSpec& spec) {
+       spec.kv_per_cube = static_cast<int>(count_of(name, value, 1024));
+     }},
+    {"query-begin", "0", "first position",
+     [](std::string_view name, std::string_view value, Chip&, RunSpec& spec) {
+       spec.query_begin = value == "0" ? 0 : count_of(name, value, int64_t{1} << 30);
+     }},
+    {"query-end", "64K", "position behind the last",
+     [](std::string_view name, std::string_view value, Chip&, RunSpec& spec) {
+       spec.query_end = count_of(name, value, int64_t{1} << 30);
+     }},
     {"variant", "opt1,opt3,opt3v,opt2", "variant",
      [](std::string_view name, std::string_view value, Chip&, RunSpec& spec) {
        const auto* const found = std::ranges::find(kVariants, value);
@@ -170,7 +190,8 @@ std::vector<SweepAxis> parse_sweep_axes(std::string_view text) {
     }
     if (!is_quantity(name))
       fail(ErrorKind::kUsage,
-           "--over {}: expected variant, context, cubes, pes, tile, group, topology, within, across, depth, or a value "
+           "--over {}: expected kernel, variant, context, cubes, pes, tile, group, topology, within, across, depth, or "
+           "a value "
            "of "
            "the chip such as pe.gemm.subtile_cycles",
            printable(name));
@@ -200,7 +221,8 @@ Sweep run_sweep(const Chip& chip, const RunSpec& spec, std::vector<SweepAxis> ax
     fail(ErrorKind::kUsage, "--over: {}; expected 1 to {} runs", points == 0 ? "no quantity" : "too many values",
          kMostPoints);
 
-  Sweep sweep{std::move(axes), {}};
+  const bool kernels = std::ranges::count(axes, "kernel", &SweepAxis::name) > 0;
+  Sweep sweep{kernels ? "kernels" : std::string(tl::name_of(spec.kernel)), std::move(axes), {}};
   for (size_t i = 0; i < points; ++i) {
     SweepPoint& point = sweep.points.emplace_back();
     point.values.resize(sweep.axes.size());
@@ -217,7 +239,8 @@ Sweep run_sweep(const Chip& chip, const RunSpec& spec, std::vector<SweepAxis> ax
     try {
       sim::check_chip(with);
       point.result = sim::run(with, run);
-      point.estimate = sim::decode_estimate(with, run) * static_cast<sim::Tick>(point.result.launches);
+      if (run.kernel == tl::Kernel::kDecode)
+        point.estimate = sim::decode_estimate(with, run) * static_cast<sim::Tick>(point.result.launches);
     } catch (const Error& error) {
       point.refusal = error.what();
     }
@@ -264,9 +287,9 @@ std::string sweep_svg(const Sweep& sweep, std::string_view subtitle) {
     const auto place = static_cast<double>(std::ranges::find(along.values, point.values[0]) - along.values.begin());
     const double x = numbers ? static_cast<double>(*parse_count(point.values[0])) : place;
     simulated.points.emplace_back(x, us(point.result.ticks));
-    formula.points.emplace_back(x, us(point.estimate));
+    if (point.estimate > 0) formula.points.emplace_back(x, us(point.estimate));
   }
-  Chart chart{.title = fmt::format("decode over {}", along.name),
+  Chart chart{.title = fmt::format("{} over {}", sweep.kernel, along.name),
               .subtitle = std::string(subtitle),
               .x_title = std::string(quantity ? quantity->title : along.name),
               .y_title = "us",
@@ -276,7 +299,7 @@ std::string sweep_svg(const Sweep& sweep, std::string_view subtitle) {
               .series = {}};
   for (const std::string& name : order) {
     chart.series.push_back(lines[name].first);
-    chart.series.push_back(lines[name].second);
+    if (!lines[name].second.points.empty()) chart.series.push_back(lines[name].second);
   }
   return chart_svg(chart);
 }

@@ -24,11 +24,12 @@ std::vector<SweepAxis> parse_sweep_axes(std::string_view text);
 struct SweepPoint {
   std::vector<std::string> values;  // by axis
   sim::RunResult result;
-  sim::Tick estimate = 0;  // sim/decode_model.h
+  sim::Tick estimate = 0;  // of decode: sim/decode_model.h
   std::string refusal;     // why this combination cannot run; empty: it ran
 };
 
 struct Sweep {
+  std::string kernel;
   std::vector<SweepAxis> axes;
   std::vector<SweepPoint> points;  // all combinations, the last axis fastest
 };

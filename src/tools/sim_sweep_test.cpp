@@ -60,7 +60,7 @@ TEST(Sweep, draws_what_was_simulated_and_the_formula_beside_it) {
 }
 
 TEST(Sweep, refuses_what_is_no_quantity_or_no_value) {
-  EXPECT_NE(told("speed").find("--over speed: expected variant, context"), std::string::npos);
+  EXPECT_NE(told("speed").find("--over speed: expected kernel, variant, context"), std::string::npos);
   EXPECT_NE(told("cubes=none").find("cubes: expected a number from 1 to 1024"), std::string::npos);
   EXPECT_NE(told("topology=bush").find("expected tree, mesh, chain, ring or star; found bush"), std::string::npos);
   EXPECT_NE(told("variant=").find("expected opt1, opt3, opt3v or opt2"), std::string::npos);
