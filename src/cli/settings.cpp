@@ -258,7 +258,12 @@ void add_plan_flags(CLI::App& app, PlanSettings& s) {
 
 void add_sim_run_flags(CLI::App& app, SimRunSettings& s) {
   const auto is_topology = CLI::IsMember({"tree", "mesh", "chain", "ring", "star"});
-  app.add_option("KERNEL", s.kernel, "decode")->required()->check(CLI::IsMember({"decode"}));
+  app.add_option("KERNEL", s.kernel,
+                 "decode; prefill (a ring); decode-short, prefill-short (whole heads on a CUBE); allreduce; what these "
+                 "replaced: fan-out, kv-fan-out, blocking-dot, head-packing")
+      ->required()
+      ->check(CLI::IsMember({"decode", "prefill", "decode-short", "prefill-short", "allreduce", "fan-out", "kv-fan-out",
+                             "blocking-dot", "head-packing"}));
   add(app, "--variant", s.variant,
       "of decode: opt1 waits for each tile's scores, opt3 has the next ones under way, opt3v its values, too, opt2 "
       "gives "
@@ -276,6 +281,15 @@ void add_sim_run_flags(CLI::App& app, SimRunSettings& s) {
       ->check(in_range(int64_t{1}, int64_t{1024}))
       ->capture_default_str();
   add(app, "--head-dim", s.d, "width of a head")->check(in_range(int64_t{1}, int64_t{4096}))->capture_default_str();
+  add(app, "--kv-per-cube", s.kv_per_cube, "of decode-short and prefill-short: KV heads that a CUBE owns: 1, 2, 4 or 8")
+      ->check(CLI::IsMember({1, 2, 4, 8}))
+      ->capture_default_str();
+  add(app, "--query-begin", s.query_begin, "of prefill: the first position of the queries, with K or M")
+      ->capture_default_str();
+  add(app, "--query-end", s.query_end, "of prefill: the position behind the last one [the context]");
+  add(app, "--query-rows", s.query_rows, "of prefill: rows of queries that a PE works on at a time")
+      ->check(in_range(int64_t{1}, int64_t{1} << 20))
+      ->capture_default_str();
   add(app, "--within", s.within, "how the PEs of a CUBE reduce: tree, mesh, chain, ring or star")
       ->check(is_topology)
       ->capture_default_str();

@@ -16,14 +16,14 @@ namespace {
 using sim::RunResult;
 
 // "1M", "256K", or tokens.
-int64_t parse_tokens(const std::string& text) {
+int64_t parse_tokens(std::string_view flag, const std::string& text, int64_t least) {
   int64_t tokens = 0;
   const char* const last = text.data() + text.size();
   const auto [end, error] = std::from_chars(text.data(), last, tokens);
   const std::string unit(end, last);
   const int shift = unit == "K" ? 10 : unit == "M" ? 20 : 0;
-  if (error != std::errc() || !(unit.empty() || shift > 0) || tokens < 1 || tokens > int64_t{1} << 30 >> shift)
-    fail(ErrorKind::kUsage, "--context: expected tokens up to 1024M such as 1M, 256K or 1000, found \"{}\"", text);
+  if (error != std::errc() || !(unit.empty() || shift > 0) || tokens < least || tokens > int64_t{1} << 30 >> shift)
+    fail(ErrorKind::kUsage, "{}: expected tokens up to 1024M such as 1M, 256K or 1000, found \"{}\"", flag, text);
   return tokens << shift;
 }
 
@@ -31,6 +31,13 @@ tl::DecodeVariant variant_of(const std::string& name) {
   if (name == "opt1") return tl::DecodeVariant::kOpt1;
   if (name == "opt2") return tl::DecodeVariant::kOpt2;
   return name == "opt3v" ? tl::DecodeVariant::kOpt3v : tl::DecodeVariant::kOpt3;
+}
+
+tl::Kernel kernel_of(const std::string& name) {
+  for (const tl::Kernel kernel : tl::kKernels) {
+    if (tl::name_of(kernel) == name) return kernel;
+  }
+  fail(ErrorKind::kUsage, "{} is no kernel", name);
 }
 
 attention::ReduceTopology topology_of(const std::string& name) {
@@ -71,8 +78,12 @@ std::string text_of(const RunResult& result, const std::string& title) {
     busy += fmt::format("{}{} {:.1f} %", busy.empty() ? "" : ", ", one.resource, percent(one.ticks, totals.end.time));
   }
   line("busiest engine", busy);
-  line("reduction",
+  line("messages",
        fmt::format("{} rounds, {} sends for a KV head, {} in all", result.rounds, result.sends, result.sends_total));
+  if (result.steps_computed > 0) {
+    line("ring", fmt::format("{} block steps of a CUBE computed, {} skipped", result.steps_computed,
+                             result.steps_skipped));
+  }
   line("HBM", fmt::format("{} bytes read in {} sub-tiles, {} written", totals.pes.hbm_read, totals.pes.fetches,
                           totals.pes.hbm_written));
   for (size_t level = 0; level < totals.levels.size(); ++level) {
@@ -104,6 +115,8 @@ nlohmann::ordered_json json_of(const RunResult& result, const sim::Chip& chip, c
   json["rounds"] = result.rounds;
   json["sends"] = result.sends;
   json["sends_total"] = result.sends_total;
+  if (result.steps_computed > 0)
+    json["ring_steps"] = {{"computed", result.steps_computed}, {"skipped", result.steps_skipped}};
   json["sips"] = result.sips;
   json["pes"] = result.pes;
   json["launches"] = result.launches;
@@ -145,7 +158,11 @@ void run_sim_run(const SimRunSettings& settings) {
   sim::OpLogFile file;
   sim::RunSpec spec;
   spec.variant = variant_of(settings.variant);
-  spec.context = parse_tokens(settings.context);
+  spec.kernel = kernel_of(settings.kernel);
+  spec.context = parse_tokens("--context", settings.context, 1);
+  spec.query_begin = parse_tokens("--query-begin", settings.query_begin, 0);
+  if (!settings.query_end.empty()) spec.query_end = parse_tokens("--query-end", settings.query_end, 1);
+  spec.query_rows = settings.query_rows, spec.kv_per_cube = settings.kv_per_cube;
   spec.cubes = settings.cubes, spec.pes = settings.pes;
   spec.tile = settings.tile, spec.kv_heads = settings.kv_heads;
   spec.rows = settings.rows, spec.d = settings.d;
@@ -157,7 +174,7 @@ void run_sim_run(const SimRunSettings& settings) {
   nlohmann::ordered_json run = {
       {"kernel", settings.kernel}, {"variant", settings.variant}, {"context", spec.context},   {"cubes", spec.cubes},
       {"pes", spec.pes},           {"tile", spec.tile},           {"kv_heads", spec.kv_heads}, {"group", spec.rows},
-      {"head_dim", spec.d},        {"within", settings.within},   {"across", settings.across}, {"data", settings.data}};
+      {"head_dim", spec.d}, {"kv_per_cube", spec.kv_per_cube}, {"query_begin", spec.query_begin}, {"query_end", spec.query_end}, {"query_rows", spec.query_rows},       {"within", settings.within},   {"across", settings.across}, {"data", settings.data}};
   chip.pes = spec.pes;
   if (!settings.trace.empty()) sim::write_op_log_trace(settings.trace, chip, file.log);
   if (!settings.oplog.empty()) {
@@ -165,8 +182,10 @@ void run_sim_run(const SimRunSettings& settings) {
     sim::write_op_log(settings.oplog, file);
   }
   if (settings.json) return print(json_of(result, chip, run).dump(2) + "\n");
-  const std::string title = fmt::format("decode {}: {} tokens, {} KV heads, C = {}, P = {}, tiles of {}",
-                                        settings.variant, spec.context, spec.kv_heads, spec.cubes, spec.pes, spec.tile);
+  const std::string title =
+      fmt::format("{}{}: {} tokens, {} KV heads, C = {}, P = {}, tiles of {}", settings.kernel,
+                  spec.kernel == tl::Kernel::kDecode ? " " + settings.variant : "", spec.context, spec.kv_heads,
+                  spec.cubes, spec.pes, spec.tile);
   print(text_of(result, title));
 }
 
