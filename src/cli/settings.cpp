@@ -258,9 +258,10 @@ void add_plan_flags(CLI::App& app, PlanSettings& s) {
 
 void add_sim_run_flags(CLI::App& app, SimRunSettings& s) {
   const auto is_topology = CLI::IsMember({"tree", "mesh", "chain", "ring", "star"});
-  app.add_option("KERNEL", s.kernel,
-                 "decode; prefill (a ring); decode-short, prefill-short (whole heads on a CUBE); allreduce; what these "
-                 "replaced: fan-out, kv-fan-out, blocking-dot, head-packing")
+  app.add_option(
+         "KERNEL", s.kernel,
+         "decode, prefill (on a ring of CUBEs), decode-short, prefill-short (whole heads on a CUBE), allreduce; to "
+         "compare with: fan-out, kv-fan-out, blocking-dot, head-packing")
       ->required()
       ->check(CLI::IsMember({"decode", "prefill", "decode-short", "prefill-short", "allreduce", "fan-out", "kv-fan-out",
                              "blocking-dot", "head-packing"}));
@@ -281,14 +282,17 @@ void add_sim_run_flags(CLI::App& app, SimRunSettings& s) {
       ->check(in_range(int64_t{1}, int64_t{1024}))
       ->capture_default_str();
   add(app, "--head-dim", s.d, "width of a head")->check(in_range(int64_t{1}, int64_t{4096}))->capture_default_str();
-  add(app, "--kv-per-cube", s.kv_per_cube, "of decode-short and prefill-short: KV heads that a CUBE owns: 1, 2, 4 or 8")
-      ->check(CLI::IsMember({1, 2, 4, 8}))
+  add(app, "--kv-per-cube", s.kv_per_cube, "of the short kernels: KV heads that a CUBE owns: 1, 2, 4 or 8")
+      ->check(in_range(1, 8))
       ->capture_default_str();
   add(app, "--query-begin", s.query_begin, "of prefill: the first position of the queries, with K or M")
       ->capture_default_str();
-  add(app, "--query-end", s.query_end, "of prefill: the position behind the last one [the context]");
-  add(app, "--query-rows", s.query_rows, "of prefill: rows of queries that a PE works on at a time")
+  add(app, "--query-end", s.query_end, "the position behind the last one [the context]");
+  add(app, "--query-rows", s.query_rows, "rows (positions x heads) that a PE works on at a time")
       ->check(in_range(int64_t{1}, int64_t{1} << 20))
+      ->capture_default_str();
+  add(app, "--layers", s.layers, "layers, each as long as the one that is simulated")
+      ->check(in_range(1, 10'000))
       ->capture_default_str();
   add(app, "--within", s.within, "how the PEs of a CUBE reduce: tree, mesh, chain, ring or star")
       ->check(is_topology)
@@ -296,6 +300,7 @@ void add_sim_run_flags(CLI::App& app, SimRunSettings& s) {
   add(app, "--across", s.across, "how the CUBEs of a group reduce")->check(is_topology)->capture_default_str();
   add(app, "--chip", s.chip, "a chip as YAML (see chips/) [the 4 SIPs of ADR-0060]");
   add(app, "--data", s.data, "compute, too: bf16 numbers made by counter");
+  add(app, "--events", s.events, "by events alone: nothing in closed form");
   add(app, "--trace", s.trace, "file to write: what each engine did, for ui.perfetto.dev");
   add(app, "--oplog", s.oplog, "file to write: the same as binary columns");
   add(app, "--json", s.json, "one JSON object instead of the tables");

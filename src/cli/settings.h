@@ -122,10 +122,10 @@ struct PlanSettings {
 // Of `coprime sim run`.
 struct SimRunSettings {
   std::string kernel, variant = "opt3", context = "1M", chip, trace, oplog, within = "tree", across = "mesh";
-  std::string query_begin = "0", query_end;  // empty: the whole context
-  int cubes = 8, pes = 8, kv_heads = 8, kv_per_cube = 1;
+  int cubes = 8, pes = 8, kv_heads = 8, kv_per_cube = 1, layers = 1;
   int64_t tile = 64, rows = 8, d = 128, query_rows = 256;
-  bool data = false, json = false;
+  std::string query_begin = "0", query_end;  // empty: the context's
+  bool data = false, json = false, events = false;
 };
 
 struct ProbeSettings {

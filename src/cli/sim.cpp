@@ -16,21 +16,15 @@ namespace {
 using sim::RunResult;
 
 // "1M", "256K", or tokens.
-int64_t parse_tokens(std::string_view flag, const std::string& text, int64_t least) {
+int64_t parse_tokens(const std::string& flag, const std::string& text) {
   int64_t tokens = 0;
   const char* const last = text.data() + text.size();
   const auto [end, error] = std::from_chars(text.data(), last, tokens);
   const std::string unit(end, last);
   const int shift = unit == "K" ? 10 : unit == "M" ? 20 : 0;
-  if (error != std::errc() || !(unit.empty() || shift > 0) || tokens < least || tokens > int64_t{1} << 30 >> shift)
+  if (error != std::errc() || !(unit.empty() || shift > 0) || tokens < 0 || tokens > int64_t{1} << 30 >> shift)
     fail(ErrorKind::kUsage, "{}: expected tokens up to 1024M such as 1M, 256K or 1000, found \"{}\"", flag, text);
   return tokens << shift;
-}
-
-tl::DecodeVariant variant_of(const std::string& name) {
-  if (name == "opt1") return tl::DecodeVariant::kOpt1;
-  if (name == "opt2") return tl::DecodeVariant::kOpt2;
-  return name == "opt3v" ? tl::DecodeVariant::kOpt3v : tl::DecodeVariant::kOpt3;
 }
 
 tl::Kernel kernel_of(const std::string& name) {
@@ -38,6 +32,12 @@ tl::Kernel kernel_of(const std::string& name) {
     if (tl::name_of(kernel) == name) return kernel;
   }
   fail(ErrorKind::kUsage, "{} is no kernel", name);
+}
+
+tl::DecodeVariant variant_of(const std::string& name) {
+  if (name == "opt1") return tl::DecodeVariant::kOpt1;
+  if (name == "opt2") return tl::DecodeVariant::kOpt2;
+  return name == "opt3v" ? tl::DecodeVariant::kOpt3v : tl::DecodeVariant::kOpt3;
 }
 
 attention::ReduceTopology topology_of(const std::string& name) {
@@ -78,12 +78,8 @@ std::string text_of(const RunResult& result, const std::string& title) {
     busy += fmt::format("{}{} {:.1f} %", busy.empty() ? "" : ", ", one.resource, percent(one.ticks, totals.end.time));
   }
   line("busiest engine", busy);
-  line("messages",
+  line("reduction",
        fmt::format("{} rounds, {} sends for a KV head, {} in all", result.rounds, result.sends, result.sends_total));
-  if (result.steps_computed > 0) {
-    line("ring", fmt::format("{} block steps of a CUBE computed, {} skipped", result.steps_computed,
-                             result.steps_skipped));
-  }
   line("HBM", fmt::format("{} bytes read in {} sub-tiles, {} written", totals.pes.hbm_read, totals.pes.fetches,
                           totals.pes.hbm_written));
   for (size_t level = 0; level < totals.levels.size(); ++level) {
@@ -96,7 +92,8 @@ std::string text_of(const RunResult& result, const std::string& title) {
   line("memory",
        fmt::format("{} bytes of the arena, {} of TCM at most", totals.arena_high_water, totals.tcm_high_water));
   line("energy", fmt::format("{:.3f} mJ (an estimate)", result.energy_pj / 1e9));
-  line("events", fmt::format("{}", result.events()));
+  line("events", fmt::format("{}; {:.1f} % of the PEs' time in closed form", result.events(),
+                             percent(totals.pes.forwarded, totals.time)));
   return text;
 }
 
@@ -115,8 +112,8 @@ nlohmann::ordered_json json_of(const RunResult& result, const sim::Chip& chip, c
   json["rounds"] = result.rounds;
   json["sends"] = result.sends;
   json["sends_total"] = result.sends_total;
-  if (result.steps_computed > 0)
-    json["ring_steps"] = {{"computed", result.steps_computed}, {"skipped", result.steps_skipped}};
+  json["steps_computed"] = result.steps_computed;
+  json["steps_skipped"] = result.steps_skipped;
   json["sips"] = result.sips;
   json["pes"] = result.pes;
   json["launches"] = result.launches;
@@ -138,6 +135,7 @@ nlohmann::ordered_json json_of(const RunResult& result, const sim::Chip& chip, c
   json["high_water"] = {{"arena", totals.arena_high_water}, {"tcm", totals.tcm_high_water}};
   json["energy_pj"] = result.energy_pj;
   json["events"] = result.events();
+  json["forwarded"] = percent(totals.pes.forwarded, totals.time) / 100;
   for (size_t kind = 0; kind < sim::kEventKinds; ++kind) {
     if (totals.events[kind] > 0) json["events_by_kind"][std::string(sim::kEventKindNames[kind])] = totals.events[kind];
   }
@@ -159,10 +157,11 @@ void run_sim_run(const SimRunSettings& settings) {
   sim::RunSpec spec;
   spec.variant = variant_of(settings.variant);
   spec.kernel = kernel_of(settings.kernel);
-  spec.context = parse_tokens("--context", settings.context, 1);
-  spec.query_begin = parse_tokens("--query-begin", settings.query_begin, 0);
-  if (!settings.query_end.empty()) spec.query_end = parse_tokens("--query-end", settings.query_end, 1);
+  spec.context = parse_tokens("--context", settings.context);
+  spec.query_begin = parse_tokens("--query-begin", settings.query_begin);
+  if (!settings.query_end.empty()) spec.query_end = parse_tokens("--query-end", settings.query_end);
   spec.query_rows = settings.query_rows, spec.kv_per_cube = settings.kv_per_cube;
+  spec.forward = !settings.events;
   spec.cubes = settings.cubes, spec.pes = settings.pes;
   spec.tile = settings.tile, spec.kv_heads = settings.kv_heads;
   spec.rows = settings.rows, spec.d = settings.d;
@@ -171,22 +170,43 @@ void run_sim_run(const SimRunSettings& settings) {
   if (!settings.trace.empty() || !settings.oplog.empty()) spec.log = &file.log;
   const RunResult result = sim::run(chip, spec);
 
-  nlohmann::ordered_json run = {
-      {"kernel", settings.kernel}, {"variant", settings.variant}, {"context", spec.context},   {"cubes", spec.cubes},
-      {"pes", spec.pes},           {"tile", spec.tile},           {"kv_heads", spec.kv_heads}, {"group", spec.rows},
-      {"head_dim", spec.d}, {"kv_per_cube", spec.kv_per_cube}, {"query_begin", spec.query_begin}, {"query_end", spec.query_end}, {"query_rows", spec.query_rows},       {"within", settings.within},   {"across", settings.across}, {"data", settings.data}};
+  nlohmann::ordered_json run = {{"kernel", settings.kernel},
+                                {"variant", settings.variant},
+                                {"context", spec.context},
+                                {"cubes", spec.cubes},
+                                {"pes", spec.pes},
+                                {"tile", spec.tile},
+                                {"kv_heads", spec.kv_heads},
+                                {"group", spec.rows},
+                                {"head_dim", spec.d},
+                                {"within", settings.within},
+                                {"across", settings.across},
+                                {"data", settings.data},
+                                {"kv_per_cube", spec.kv_per_cube},
+                                {"query_begin", spec.query_begin},
+                                {"query_end", spec.query_end},
+                                {"query_rows", spec.query_rows},
+                                {"layers", settings.layers}};
   chip.pes = spec.pes;
   if (!settings.trace.empty()) sim::write_op_log_trace(settings.trace, chip, file.log);
   if (!settings.oplog.empty()) {
     file.chip = sim::chip_text(chip), file.run = run.dump();
     sim::write_op_log(settings.oplog, file);
   }
-  if (settings.json) return print(json_of(result, chip, run).dump(2) + "\n");
-  const std::string title =
-      fmt::format("{}{}: {} tokens, {} KV heads, C = {}, P = {}, tiles of {}", settings.kernel,
-                  spec.kernel == tl::Kernel::kDecode ? " " + settings.variant : "", spec.context, spec.kv_heads,
-                  spec.cubes, spec.pes, spec.tile);
-  print(text_of(result, title));
+  if (settings.json) {
+    nlohmann::ordered_json json = json_of(result, chip, run);
+    json["ticks_of_layers"] = result.ticks * static_cast<sim::Tick>(settings.layers);
+    return print(json.dump(2) + "\n");
+  }
+  const bool decode = settings.kernel == "decode" || settings.kernel == "decode-short";
+  std::string text = text_of(result, fmt::format("{}{}: {} tokens, {} KV heads, C = {}, P = {}, tiles of {}",
+                                                 settings.kernel, decode ? " " + settings.variant : "", spec.context,
+                                                 spec.kv_heads, spec.cubes, spec.pes, spec.tile));
+  if (settings.layers > 1) {
+    text += fmt::format("{:<16}{:.3f} us for {} layers\n", "model",
+                        us(result.ticks * static_cast<sim::Tick>(settings.layers)), settings.layers);
+  }
+  print(text);
 }
 
 }  // namespace coprime

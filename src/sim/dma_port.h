@@ -46,15 +46,15 @@ class DmaPort {
     return run;
   }
 
-  // Its state, for LoopHistory: see(Moment&) and see(Tick&).
+  // Its state, for LoopHistory: see(Moment&) and see(Tick&). Ends before the port is free bind nothing: settle() makes
+  // them equal.
+  void settle() {
+    for (Tick& end : ends_) end = std::max(end, free_.time);
+  }
   template <class See>
   void visit(See& see) {
     see(free_);
-    for (size_t i = 0; i < ends_.size(); ++i) {
-      Tick& end = ends_[(next_ + i) % ends_.size()];
-      end = std::max(end, free_.time);  // an earlier one binds nothing
-      see(end);
-    }
+    for (size_t i = 0; i < ends_.size(); ++i) see(ends_[(next_ + i) % ends_.size()]);
   }
 
  private:

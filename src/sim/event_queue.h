@@ -13,13 +13,12 @@
 namespace coprime::sim {
 
 enum class EventKind : uint8_t {
-  kLoop,     // the head of a loop's iteration; component: the PE
-  kArrival,  // of a slot; component: the channel
-  kCredit,   // comes back; component: the channel
-  kSent,     // a message has left; component: the port
-  kDmaEnd,   // components from here on: the PE
-  kGemmEnd,  // of a sub-tile
-  kDrained,  // a composite's result is there
+  kLoop,      // the head of a loop's iteration; component: the PE
+  kReceived,  // the receive that a CPU waits for; component: the channel
+  kSent,      // a message has left; component: the port
+  kDmaEnd,    // components from here on: the PE
+  kGemmEnd,   // of a sub-tile
+  kDrained,   // a composite's result is there
   kMathEnd,
   kStart,      // the kernel begins, or goes on behind iterations that were accounted for
   kHop,        // a packet comes to its next link; component: the packet
@@ -28,10 +27,10 @@ enum class EventKind : uint8_t {
   kGemmChoice,
   kMathChoice,
 };
-inline constexpr size_t kEventKinds = 14;
+inline constexpr size_t kEventKinds = 13;
 inline constexpr std::array<std::string_view, kEventKinds> kEventKindNames = {
-    "loop",     "arrival", "credit", "sent", "dma_end",    "gemm_end",    "drained",
-    "math_end", "start",   "hop",    "port", "dma_choice", "gemm_choice", "math_choice"};
+    "loop",  "received", "sent", "dma_end",    "gemm_end",    "drained",    "math_end",
+    "start", "hop",      "port", "dma_choice", "gemm_choice", "math_choice"};
 
 struct Event {
   Tick time = 0;

@@ -11,7 +11,7 @@ bool moves(Tick now, Tick before, const Snapshot& a, const Snapshot& b) {
 }  // namespace
 
 size_t LoopHistory::period() {
-  for (size_t period = 1; period <= kLongest && 2 * period < count_; ++period) {
+  for (size_t period = 2; period <= kLongest && 2 * period < count_; period += 2) {
     if (repeats(at(0), at(period), at(2 * period))) return period;
   }
   return 0;

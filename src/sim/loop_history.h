@@ -34,7 +34,7 @@ class LoopHistory {
   void clear() { count_ = 0; }
 
   // The least number of iterations after which the state has come back, twice in a row, with the same part of the
-  // critical path added each time; 0: it has not.
+  // critical path added each time; 0: it has not. Even, since a kernel's buffers take turns in twos.
   size_t period();
 
  private:

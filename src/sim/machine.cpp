@@ -30,17 +30,21 @@ uint32_t Machine::index_of(Place place) const {
   return static_cast<uint32_t>(((place.sip - first_sip_) * cubes_.size() + place.cube) * pes_.size() + place.pe);
 }
 
-void Machine::launch(Place place, const std::string& kernel, tl::Hbm* hbm, const MakeKernel& make) {
+void Machine::launch(Place place, const std::string& kernel, tl::Hbm* hbm, const MakeKernel& make,
+                     const std::optional<std::vector<tl::Peer>>& sends_to) {
   const uint32_t index = index_of(place);
   Processor& processor = *processors_[index];
   COPRIME_CHECK(!processor.launched(), "{}", index);
   context_.with_data = hbm != nullptr;
+  if (!sends_to) ++undeclared_;
+  for (const tl::Peer& peer : sends_to.value_or(std::vector<tl::Peer>{})) network_.declare(index, peer);
   const std::string name = kernel + " on " + name_of(place);
   tls_[index] = std::make_unique<tl::Tl<Processor>>(processor, name, context_.chip.pe.arena_bytes, hbm);
   processor.launch(make(*tls_[index]), *tls_[index]);
 }
 
 MachineTotals Machine::run() {
+  network_.begin(undeclared_ == 0);
   EventQueue& events = context_.events;
   while (!events.empty()) {
     const Event event = events.pop();
@@ -63,11 +67,8 @@ MachineTotals Machine::run() {
 bool Machine::dispatch(const Event& event) {
   const uint32_t component = event.component();
   switch (event.kind()) {
-    case EventKind::kArrival:
-      network_.on_arrival(component);
-      return true;
-    case EventKind::kCredit:
-      network_.on_credit(component);
+    case EventKind::kReceived:
+      network_.on_received(component);
       return true;
     case EventKind::kSent:
       network_.on_sent(component);

@@ -35,7 +35,9 @@ class Machine {
   // Starts a kernel there at tick 0. make: called at once with the PE's Tl. hbm: null for timing alone; outlives the
   // run.
   using MakeKernel = std::function<tl::Task(tl::Tl<Processor>&)>;
-  void launch(Place place, const std::string& kernel, tl::Hbm* hbm, const MakeKernel& make);
+  // sends_to: all peers that it sends to, if they are known: then paths that nobody shares take no events.
+  void launch(Place place, const std::string& kernel, tl::Hbm* hbm, const MakeKernel& make,
+              const std::optional<std::vector<tl::Peer>>& sends_to = std::nullopt);
 
   // To the end of all kernels. Throws what a kernel threw, and Error(kUsage) with the wait-for graph if some can never
   // end. Checks the invariants: no resource is used for more than the time that there was, what was sent was received,
@@ -56,6 +58,7 @@ class Machine {
   std::vector<std::unique_ptr<Processor>> processors_;
   std::vector<std::unique_ptr<tl::Tl<Processor>>> tls_;
   std::array<uint64_t, kEventKinds> events_ = {};
+  int undeclared_ = 0;  // kernels whose peers are not known
 };
 
 }  // namespace coprime::sim

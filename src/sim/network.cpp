@@ -95,9 +95,10 @@ uint32_t Network::channel(uint32_t from, uint32_t to, Level level) {
   channel.from = from, channel.to = to, channel.level = level;
   const uint32_t begin = place_of(from, level), end = place_of(to, level);
   channel.hops = hops(level, begin, end);
-  channel.credits = context_.chip.ipcq.slots;
   channel.port =
       from * kPortsOfPe + static_cast<uint32_t>(level) * 4 + static_cast<uint32_t>(direction(level, begin, end));
+  channel.shared = context_.chip.contention;
+  for (int64_t i = 0; i < context_.chip.ipcq.slots; ++i) channel.credits.push({});
   channels_.push_back(std::move(channel));  // a deque: references stay
   channels_of_[from].push_back(number);
   return number;
@@ -111,6 +112,30 @@ Tick Network::slot_ticks(Level level, int64_t bytes) const {
 
 // ---- Sending
 
+void Network::begin(bool complete) {
+  if (!complete) return;
+  for (const Channel& channel : channels_) {
+    const uint32_t end = place_of(channel.to, channel.level);
+    for (uint32_t place = place_of(channel.from, channel.level); place != end;) {
+      const int way = direction(channel.level, place, end);
+      LinkState& link = links_[static_cast<size_t>(channel.level)][link_number(channel.level, place, way)];
+      link.port = link.port == -1 || link.port == channel.port ? int64_t{channel.port} : -2;
+      place = step(channel.level, place, way);
+    }
+  }
+  for (Channel& channel : channels_) channel.shared = channel.shared && shares_links(channel);
+}
+
+bool Network::shares_links(const Channel& channel) const {
+  const uint32_t end = place_of(channel.to, channel.level);
+  for (uint32_t place = place_of(channel.from, channel.level); place != end;) {
+    const int way = direction(channel.level, place, end);
+    if (links_[static_cast<size_t>(channel.level)][link_number(channel.level, place, way)].port == -2) return true;
+    place = step(channel.level, place, way);
+  }
+  return false;
+}
+
 void Network::send(uint32_t number, const Moment& seen, const OpRow& row, std::unique_ptr<std::byte[]> payload) {
   Channel& channel = channels_[number];
   LevelTotals& totals = totals_[static_cast<size_t>(channel.level)];
@@ -120,20 +145,21 @@ void Network::send(uint32_t number, const Moment& seen, const OpRow& row, std::u
   channel.messages.push({0, row});
   if (context_.with_data) channel.payloads.push(std::move(payload));
   ports_[channel.port].queue.push({seen, number, channel.sent++, static_cast<int64_t>(row.bytes)});
-  pump(channel.port, nullptr);
+  pump(channel.port);
 }
 
-// Slots leave while there are credits. `credit`: the one that has just come back.
-void Network::pump(uint32_t number, const Moment* credit) {
+// Slots leave while credits are known, those that may be used later, too: nobody else uses this port.
+void Network::pump(uint32_t number) {
   Port& port = ports_[number];
   while (!port.sending && !port.queue.empty()) {
     Message& message = port.queue.front();
     Channel& channel = channels_[message.channel];
-    if (channel.credits == 0) {
+    if (channel.credits.empty()) {
       channel.starved = true;
       return;
     }
-    --channel.credits;
+    const Moment credit = channel.credits.front();
+    channel.credits.pop();
     Incoming& incoming = channel.messages[message.number - channel.received];
     const bool first = message.left == static_cast<int64_t>(incoming.row.bytes);
     if (first) {
@@ -141,15 +167,14 @@ void Network::pump(uint32_t number, const Moment* credit) {
       incoming.row.cause_op = later(port.free, message.seen).op;
     }
     port.free.wait(message.seen);
-    if (credit && credit->time > port.free.time) {
-      port.free = *credit;
-      if (first) incoming.row.cause = Cause::kBuffer, incoming.row.cause_op = credit->op;
+    if (credit.time > port.free.time) {
+      port.free = credit;
+      if (first) incoming.row.cause = Cause::kBuffer, incoming.row.cause_op = credit.op;
     }
-    credit = nullptr;
     if (first) incoming.row.start = port.free.time;
     const int64_t bytes = std::min(context_.chip.ipcq.slot_bytes, message.left);
     message.left -= bytes;
-    if (context_.chip.contention) {
+    if (channel.shared) {
       port.sending = true;
       port.slot_bytes = port.slot_left = bytes;
       context_.events.push(port.free.time, EventKind::kPort, number);
@@ -161,12 +186,14 @@ void Network::pump(uint32_t number, const Moment* credit) {
     port.free.op = incoming.row.op;
     Slot slot{port.free, bytes, message.left == 0};
     slot.arrival.add(Part::kHop, hop_ticks(channel));
-    deliver(message.channel, slot);
+    const uint32_t to = message.channel;
     if (slot.last) leave(number);
+    channels_[to].slots.push(slot);
+    take(to);
   }
 }
 
-// With contention: the port has a packet for its first link.
+// On a shared path: the port has a packet for its first link.
 void Network::on_port(uint32_t number) {
   Port& port = ports_[number];
   const Message& message = port.queue.front();
@@ -180,7 +207,7 @@ void Network::on_port(uint32_t number) {
   if (port.slot_left > 0) return context_.events.push(port.free.time, EventKind::kPort, number);
   port.sending = false;
   if (message.left == 0) leave(number);
-  pump(number, nullptr);
+  pump(number);
 }
 
 // The packet's service by the link at its place. Returns the end of that.
@@ -208,7 +235,7 @@ Moment Network::forward(Packet packet) {
   } else if (packet.last_of_slot) {
     Slot slot{end, packet.slot_bytes, packet.last_of_message};
     slot.arrival.add(Part::kHop, hop);
-    deliver(packet.channel, slot);
+    arrive(packet.channel, slot);
   }
   return end;
 }
@@ -235,46 +262,35 @@ void Network::on_sent(uint32_t number) {
   (*processors_)[number / kPortsOfPe]->on_sent(static_cast<int>(number % kPortsOfPe), moment);
 }
 
-void Network::on_credit(uint32_t number) {
-  Channel& channel = channels_[number];
-  const Moment credit = channel.returning.front();
-  channel.returning.pop();
-  ++channel.credits;
-  if (!std::exchange(channel.starved, false)) return;
-  pump(channel.port, &credit);
-}
-
 // ---- Receiving
-
-void Network::deliver(uint32_t number, const Slot& slot) {
-  Channel& channel = channels_[number];
-  channel.in_flight.push(slot);
-  if (channel.in_flight.size() == 1) context_.events.push(slot.arrival.time, EventKind::kArrival, number);
-}
-
-void Network::on_arrival(uint32_t number) {
-  Channel& channel = channels_[number];
-  channel.arrived.push(channel.in_flight.front());
-  channel.in_flight.pop();
-  if (!channel.in_flight.empty()) {
-    context_.events.push(channel.in_flight.front().arrival.time, EventKind::kArrival, number);
-  }
-  take(number);
-}
 
 void Network::post(uint32_t number, const Moment& posted, const OpRow& row) {
   Channel& channel = channels_[number];
   channel.posts.push({posted, row});
   ++channel.posted;
   take(number);
+  feed(channel);
 }
 
-// Slots that have arrived go to the receives that are posted, and their credits back.
+void Network::arrive(uint32_t number, const Slot& slot) {
+  channels_[number].slots.push(slot);
+  take(number);
+  feed(channels_[number]);
+}
+
+// A port that waits for a credit goes on if there is one.
+void Network::feed(Channel& channel) {
+  if (!channel.starved || channel.credits.empty()) return;
+  channel.starved = false;
+  pump(channel.port);
+}
+
+// Slots meet the receives that are posted: when each is taken, and when its credit is back, is known at once.
 void Network::take(uint32_t number) {
   Channel& channel = channels_[number];
-  while (!channel.arrived.empty() && !channel.posts.empty()) {
-    const Slot slot = channel.arrived.front();
-    channel.arrived.pop();
+  while (!channel.slots.empty() && !channel.posts.empty()) {
+    const Slot slot = channel.slots.front();
+    channel.slots.pop();
     Post& post = channel.posts.front();
     Incoming& incoming = channel.messages.front();
     if (incoming.row.bytes != post.row.bytes) {
@@ -284,8 +300,7 @@ void Network::take(uint32_t number) {
     Moment taken = later(slot.arrival, post.posted);
     Moment credit = taken;
     credit.add(Part::kHop, hop_ticks(channel));
-    channel.returning.push(credit);
-    context_.events.push(credit.time, EventKind::kCredit, number);
+    channel.credits.push(credit);
     incoming.taken += slot.bytes;
     if (!slot.last) continue;
 
@@ -297,11 +312,30 @@ void Network::take(uint32_t number) {
     post.row.cause = data ? Cause::kData : Cause::kIssue, post.row.cause_op = data ? incoming.row.op : post.posted.op;
     context_.append(post.row);
     taken.op = post.row.op;
+    channel.ends.push({taken, false});
     channel.messages.pop();
     channel.posts.pop();
-    ++channel.received;
-    (*processors_)[channel.to]->on_received(number, taken);
+    if (channel.waited == channel.received++) context_.events.push(taken.time, EventKind::kReceived, number);
   }
+}
+
+std::optional<Moment> Network::wait(uint32_t number, uint32_t index) {
+  Channel& channel = channels_[number];
+  if (index >= channel.received) {
+    channel.waited = index;
+    return std::nullopt;
+  }
+  End& end = channel.ends[index - channel.ends_from];
+  const Moment moment = end.moment;
+  end.waited = true;
+  while (!channel.ends.empty() && channel.ends.front().waited) channel.ends.pop(), ++channel.ends_from;
+  return moment;
+}
+
+void Network::on_received(uint32_t number) {
+  Channel& channel = channels_[number];
+  const auto end = wait(number, std::exchange(channel.waited, ~uint32_t{0}));
+  (*processors_)[channel.to]->on_received(*end);
 }
 
 std::unique_ptr<std::byte[]> Network::take_payload(uint32_t number, uint32_t index) {

@@ -5,6 +5,7 @@
 #include <array>
 #include <deque>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "attention/mesh.h"
@@ -34,15 +35,20 @@ class Network {
   uint32_t channel_from(uint32_t pe, tl::Peer peer) { return channel(number_of(pe, peer), pe, peer.level); }
   int port_of(uint32_t channel) const { return static_cast<int>(channels_[channel].port % kPortsOfPe); }
 
+  // Before the run: the PE will send there. When all launched PEs have said all of theirs (`complete`), paths that no
+  // two ports share are known, and slots go along them without events.
+  void declare(uint32_t pe, tl::Peer peer) { channel_to(pe, peer); }
+  void begin(bool complete);
+
   void send(uint32_t channel, const Moment& seen, const OpRow& row, std::unique_ptr<std::byte[]> payload);
   void post(uint32_t channel, const Moment& posted, const OpRow& row);
   uint32_t posted(uint32_t channel) const { return channels_[channel].posted; }
-  uint32_t received(uint32_t channel) const { return channels_[channel].received; }
+  // The end of receive number `index`, if it is known. Else the CPU waits for it from now on, until on_received().
+  std::optional<Moment> wait(uint32_t channel, uint32_t index);
   // The data of message number `index` of the channel; each may be taken once.
   std::unique_ptr<std::byte[]> take_payload(uint32_t channel, uint32_t index);
 
-  void on_arrival(uint32_t channel);
-  void on_credit(uint32_t channel);
+  void on_received(uint32_t channel);
   void on_sent(uint32_t port);
   void on_hop(uint32_t packet);
   void on_port(uint32_t port);
@@ -68,6 +74,10 @@ class Network {
     Moment posted;
     OpRow row;
   };
+  struct End {
+    Moment moment;
+    bool waited = false;
+  };
   struct Incoming {
     int64_t taken = 0;
     OpRow row;
@@ -75,13 +85,17 @@ class Network {
   struct Channel {
     uint32_t from = 0, to = 0, port = 0;
     tl::Level level = tl::Level::kPe;
-    int64_t hops = 0, credits = 0;
-    bool starved = false;    // its port waits for a credit of it
-    Ring<Moment> returning;  // credits
-    Ring<Slot> in_flight, arrived;
-    Ring<Incoming> messages;  // sent, not yet received as a whole
+    int64_t hops = 0;
+    bool starved = false;     // its port waits for a credit of it
+    bool shared = false;      // some link of its path serves another port, too
+    Ring<Moment> credits;     // when each may be used: known as soon as its slot is known to be taken
+    Ring<Slot> slots;         // under way or arrived, not yet matched with a receive
+    Ring<Incoming> messages;  // sent, not yet matched as a whole
     Ring<Post> posts;         // receives, likewise
     uint32_t sent = 0, posted = 0, received = 0;
+    Ring<End> ends;                  // of receives, until they are waited for
+    uint32_t ends_from = 0;          // the number of the first one
+    uint32_t waited = ~uint32_t{0};  // the receive that the CPU waits for
     Ring<std::unique_ptr<std::byte[]>> payloads;
     uint32_t payloads_from = 0;  // the number of the first one's message
   };
@@ -101,6 +115,7 @@ class Network {
   };
   struct LinkState {
     Tick free = 0, busy = 0;
+    int64_t port = -1;  // that declared a path over it; -2: several
   };
 
   uint32_t number_of(uint32_t pe, tl::Peer peer) const;
@@ -117,11 +132,13 @@ class Network {
   int64_t hops(tl::Level level, uint32_t from, uint32_t to) const;
   Tick slot_ticks(tl::Level level, int64_t bytes) const;
 
-  void pump(uint32_t port, const Moment* credit);
+  void pump(uint32_t port);
   Moment forward(Packet packet);
   void leave(uint32_t port);
-  void deliver(uint32_t channel, const Slot& slot);
+  void arrive(uint32_t channel, const Slot& slot);
+  void feed(Channel& channel);
   void take(uint32_t channel);
+  bool shares_links(const Channel& channel) const;
 
   Context& context_;
   const attention::Mesh pes_, cubes_;

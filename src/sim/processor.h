@@ -73,8 +73,8 @@ class Processor {
   void on_dma_choice();
   void on_gemm_choice();
   void on_math_choice();
-  void on_sent(int port, const Moment& moment);              // a message has left
-  void on_received(uint32_t channel, const Moment& moment);  // a receive has ended
+  void on_sent(int port, const Moment& moment);  // a message has left
+  void on_received(const Moment& moment);        // the receive that the CPU waits for has ended
 
   bool launched() const { return tl_ != nullptr; }
   bool ended() const { return kernel_.ended(); }

@@ -273,13 +273,16 @@ bool Processor::wait_receive(const tl::Command& command) {
 }
 
 bool Processor::await_receive(uint32_t channel, uint32_t index) {
-  if (network_.received(channel) > index) return true;
-  wait_channel_ = channel, wait_value_ = index;
-  return false;
+  const std::optional<Moment> end = network_.wait(channel, index);
+  if (end) {
+    cpu_.wait(*end);
+  } else {
+    wait_channel_ = channel;
+  }
+  return end.has_value();
 }
 
-void Processor::on_received(uint32_t channel, const Moment& moment) {
-  if (!blocked_ || wait_channel_ != channel || network_.received(channel) <= wait_value_) return;
+void Processor::on_received(const Moment& moment) {
   wait_channel_ = kNoChannel;
   proceed(moment);
 }

@@ -96,6 +96,7 @@ void Processor::on_loop() {
     void operator()(uint64_t&& value) { into.numbers.push_back(value); }
   };
   Take see{snapshot};
+  dma_.settle();
   visit(see);
 
   const auto period = static_cast<int64_t>(history.period());

@@ -26,23 +26,35 @@ void merge(MachineTotals& into, const MachineTotals& from) {
   into.tcm_high_water = std::max(into.tcm_high_water, from.tcm_high_water);
 }
 
-// Programs never speak with each other: each runs on a machine of its own.
-void run_program(const Chip& chip, const RunSpec& spec, const tl::Program& program, tl::OutputCollector& outputs,
-                 RunResult& result) {
-  std::vector<std::unique_ptr<tl::RankMemory>> memories(program.parts.size());
+// The same once more, so many times in all, elsewhere on the chip and with nothing shared.
+void repeat(MachineTotals& totals, uint64_t times) {
+  const Tick forwarded = totals.pes.forwarded + totals.time * (times - 1);
+  totals.pes.combine(totals.pes, [times](uint64_t a, uint64_t) { return a * times; });
+  totals.pes.forwarded = forwarded;
+  totals.time *= times;
+  for (LevelTotals& level : totals.levels) {
+    level.messages *= times, level.sent *= times, level.received *= times, level.byte_hops *= times;
+  }
+}
+
+// Programs never speak with each other: each runs on a machine of its own. The first `parts` of it.
+MachineTotals run_program(const Chip& chip, const RunSpec& spec, const tl::Program& program, size_t parts,
+                          tl::OutputCollector& outputs) {
+  std::vector<std::unique_ptr<tl::RankMemory>> memories(parts);
   Machine machine(chip, program.first_sip, program.sips, spec.log, spec.forward);
-  for (size_t i = 0; i < program.parts.size(); ++i) {
+  for (size_t i = 0; i < parts; ++i) {
     const tl::Part& part = program.parts[i];
     if (spec.inputs) memories[i] = std::make_unique<tl::RankMemory>(*spec.inputs, part.memory);
-    machine.launch(part.place, std::string(tl::name_of(spec.kernel)), memories[i].get(),
-                   [&](tl::Tl<Processor>& tl) { return tl::start_kernel(tl, part.args); });
+    machine.launch(
+        part.place, std::string(tl::name_of(spec.kernel)), memories[i].get(),
+        [&](tl::Tl<Processor>& tl) { return tl::start_kernel(tl, part.args); },
+        spec.forward ? std::optional(tl::peers_of(part.args)) : std::nullopt);
   }
-  merge(result.totals, machine.run());
-  result.pes += static_cast<int64_t>(program.parts.size());
-  result.sips += program.sips;
-  if (!spec.inputs) return;
-  for (size_t i = 0; i < program.parts.size(); ++i)
-    outputs.add(*memories[i], machine.processor(program.parts[i].place).notes());
+  const MachineTotals totals = machine.run();
+  if (spec.inputs) {
+    for (size_t i = 0; i < parts; ++i) outputs.add(*memories[i], machine.processor(program.parts[i].place).notes());
+  }
+  return totals;
 }
 
 double energy(const Chip& chip, const MachineTotals& totals) {
@@ -60,22 +72,40 @@ double energy(const Chip& chip, const MachineTotals& totals) {
 
 uint64_t RunResult::events() const { return std::accumulate(totals.events.begin(), totals.events.end(), uint64_t{0}); }
 
+namespace {
+
+tl::Places places_of(const Chip& chip) {
+  return {static_cast<int>(chip.sips),
+          {static_cast<int>(chip.cube_rows), static_cast<int>(chip.cube_columns)},
+          attention::pe_mesh(static_cast<int>(chip.pes))};
+}
+
+}  // namespace
+
 RunResult run(const Chip& chip_of_all, const RunSpec& spec) {
   Chip chip = chip_of_all;
   if (spec.pes > chip.pes) fail(ErrorKind::kUsage, "{} PEs a CUBE: the chip has {}", spec.pes, chip.pes);
   chip.pes = spec.pes;
-  const tl::Places places{static_cast<int>(chip.sips),
-                          {static_cast<int>(chip.cube_rows), static_cast<int>(chip.cube_columns)},
-                          attention::pe_mesh(static_cast<int>(chip.pes))};
-  const tl::Launch launch = tl::make_launch(places, spec);
+  return run_launch(chip, spec, tl::make_launch(places_of(chip), spec));
+}
 
+RunResult run_launch(const Chip& chip, const RunSpec& spec, const tl::Launch& launch) {
   RunResult result;
   result.launches = launch.launches;
   result.rounds = launch.rounds;
   result.sends = launch.sends;
   result.steps_computed = launch.steps_computed, result.steps_skipped = launch.steps_skipped;
   tl::OutputCollector outputs;
-  for (const tl::Program& program : launch.programs) run_program(chip, spec, program, outputs, result);
+  const bool one_for_all = spec.forward && !spec.inputs && !spec.log && launch.parts_of_head != 0;
+  for (const tl::Program& program : launch.programs) {
+    result.pes += static_cast<int64_t>(program.parts.size());
+    result.sips += program.sips;
+    if (!one_for_all) merge(result.totals, run_program(chip, spec, program, program.parts.size(), outputs));
+  }
+  if (one_for_all) {
+    merge(result.totals, run_program(chip, spec, launch.programs[0], launch.parts_of_head, outputs));
+    repeat(result.totals, static_cast<uint64_t>(launch.heads));
+  }
   result.outputs = outputs.take();
 
   const MachineTotals& totals = result.totals;

@@ -17,8 +17,8 @@ using tl::CounterInputs, tl::HeadOutput, tl::Inputs;
 
 struct RunSpec : tl::LaunchSpec {
   std::shared_ptr<const Inputs> inputs;  // set: data mode
-  bool forward = true;                   // loops that repeat themselves, at once (machine.h)
-  OpLog* log = nullptr;                  // set: rows of all SIPs, one after another
+  bool forward = true;   // in closed form where that is exact: loops, messages (machine.h), all heads but one
+  OpLog* log = nullptr;  // set: rows of all SIPs, one after another
 };
 
 // What a resource alone would take: the run cannot be faster.
@@ -42,6 +42,9 @@ struct RunResult {
 
   uint64_t events() const;
 };
+
+// What `launch` says, whatever of it `spec` would have asked for. chip.pes: as many as the launch has.
+RunResult run_launch(const Chip& chip, const RunSpec& spec, const tl::Launch& launch);
 
 // Error(kUsage) for what cannot be placed.
 RunResult run(const Chip& chip, const RunSpec& spec);

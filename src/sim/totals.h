@@ -16,6 +16,8 @@ struct Totals {
   uint64_t hbm_read = 0, hbm_written = 0, macs = 0, math_lanes = 0;
   uint64_t fetches = 0, subtiles = 0;
 
+  bool operator==(const Totals&) const = default;
+
   // combine(a, b) for each field, into this.
   template <class Combine>
   void combine(const Totals& other, const Combine& with) {

@@ -88,6 +88,7 @@ class Planner {
     const int per_sip = groups_.count();
     launch.heads = std::min(spec_.kv_heads, per_sip * places_.sips);
     launch.launches = (spec_.kv_heads + launch.heads - 1) / launch.heads;
+    launch.parts_of_head = static_cast<size_t>(spec_.cubes * spec_.pes);
     for (int sip = 0; sip * per_sip < launch.heads; ++sip) {
       Program& program = launch.programs.emplace_back();
       program.first_sip = sip;
@@ -397,6 +398,35 @@ std::string_view name_of(Kernel kernel) {
       "decode",  "prefill",    "decode-short", "prefill-short", "allreduce",
       "fan-out", "kv-fan-out", "blocking-dot", "head-packing"};
   return kNames[static_cast<size_t>(kernel)];
+}
+
+std::vector<Peer> peers_of(const KernelArgs& args) {
+  struct Peers {
+    std::vector<Peer> list;
+    void operator()(const ReduceLevel& level) {
+      if (!level.root) list.push_back(level.parent);
+    }
+    void operator()(const RingPlace& ring) {
+      if (ring.size > 1) list.push_back(ring.next);
+    }
+    void operator()(const DecodeArgs& one) {
+      (*this)(one.reduce.within);
+      if (one.reduce.within.root) (*this)(one.reduce.across);
+    }
+    void operator()(const ShortDecodeArgs& one) {
+      for (const DecodeArgs& head : one.heads) (*this)(head);
+    }
+    void operator()(const PrefillArgs&) {}
+    void operator()(const RingPrefillArgs& one) { (*this)(one.cubes), (*this)(one.pes); }
+    void operator()(const AllReduceArgs& one) {
+      (*this)(one.cubes);
+      list.insert(list.end(), one.cubes.children.begin(), one.cubes.children.end());
+      if (one.sips > 1 && one.cubes.root) list.push_back(one.next_sip);
+    }
+    void operator()(const FanOutArgs& one) { (*this)(one.ranks); }
+  } peers;
+  std::visit(peers, args);
+  return std::move(peers.list);
 }
 
 Launch make_launch(const Places& places, const LaunchSpec& spec) { return Planner(places, spec).make(); }

@@ -56,6 +56,9 @@ Task start_kernel(M& tl, const KernelArgs& args) {
   return std::visit(Start{tl}, args);
 }
 
+// Whom the kernel sends to.
+std::vector<Peer> peers_of(const KernelArgs& args);
+
 struct Part {
   Place place;
   KernelArgs args;
@@ -90,10 +93,12 @@ struct LaunchSpec {
 // Everything that runs at once, and the closed forms of what it exchanges.
 struct Launch {
   std::vector<Program> programs;
-  int heads = 0;               // that these work for
-  int launches = 1;            // one after another, for all heads of the spec
-  int rounds = 0;              // of the reduction, or transfers of the ring
-  int64_t sends = 0;           // of one KV head (of the all-reduce: of all)
+  int heads = 0;  // that these work for
+  size_t parts_of_head =
+      0;              // not 0: the parts of each head follow each other, and are those of the first head elsewhere
+  int launches = 1;   // one after another, for all heads of the spec
+  int rounds = 0;     // of the reduction, or transfers of the ring
+  int64_t sends = 0;  // of one KV head (of the all-reduce: of all)
   int64_t steps_computed = 0;  // of the ring: block steps of one CUBE over the chunks
   int64_t steps_skipped = 0;
 };
