@@ -126,7 +126,7 @@ bool Processor::issue_math(tl::Command& command) {
                                  static_cast<int>(tl::Op::kMax));
   totals_.math_lanes += static_cast<uint64_t>(elements);
   pump_math();
-  return !context_.chip.pe.math.blocking || await_end(kMathEnded, index);
+  return !(context_.chip.pe.math.blocking || context_.serial) || await_end(kMathEnded, index);
 }
 
 bool Processor::need_gemm_room() {
@@ -159,7 +159,7 @@ bool Processor::issue_gemm(tl::Command& command) {
   composite.streamed = !command.b;
   composite.element_bytes = static_cast<int32_t>(tl::bytes_of(command.b ? command.b.type : command.hbm.buffer.type));
   add_composite(stream_, std::move(composite), command.a.rows);
-  return command.op == tl::Op::kComposite || await_end(kCompositesEnded, index);
+  return (command.op == tl::Op::kComposite && !context_.serial) || await_end(kCompositesEnded, index);
 }
 
 bool Processor::issue_softmax_pv(tl::Command& command) {
@@ -200,7 +200,7 @@ bool Processor::issue_softmax_pv(tl::Command& command) {
   composite.element_bytes = static_cast<int32_t>(tl::bytes_of(command.hbm.buffer.type));
   add_composite(pv_stream_, std::move(composite), m);
   pump_math();
-  return true;
+  return !context_.serial || await_end(kSoftmaxPvEnded, index);
 }
 
 bool Processor::issue_dma(tl::Command& command) {
@@ -219,7 +219,7 @@ bool Processor::issue_dma(tl::Command& command) {
   ++issued_ops_;
   (store ? totals_.hbm_written : totals_.hbm_read) += static_cast<uint64_t>(job.bytes);
   pump_dma();
-  return true;
+  return !context_.serial || await_end(kDmaEnded, dma_issued_);
 }
 
 bool Processor::issue_send(tl::Command& command) {
