@@ -36,6 +36,7 @@ struct Context {
   OpLog* log;  // null: none
   uint32_t ops = 0;
   bool with_data = false;
+  bool serial = false;   // the CPU waits for the end of each operation
   bool forward = false;  // loops may be accounted for at once
 };
 

@@ -30,6 +30,9 @@ class Machine {
   Machine(const Chip& chip, int first_sip, int sips, OpLog* log, bool forward);
   ~Machine();
 
+  // Each CPU waits for the end of each of its operations: what the same kernel takes without any overlap.
+  void set_serial(bool serial) { context_.serial = serial; }
+
   uint32_t index_of(Place place) const;
 
   // Starts a kernel there at tick 0. make: called at once with the PE's Tl. hbm: null for timing alone; outlives the

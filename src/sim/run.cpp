@@ -42,6 +42,7 @@ MachineTotals run_program(const Chip& chip, const RunSpec& spec, const tl::Progr
                           tl::OutputCollector& outputs) {
   std::vector<std::unique_ptr<tl::RankMemory>> memories(parts);
   Machine machine(chip, program.first_sip, program.sips, spec.log, spec.forward);
+  machine.set_serial(spec.serial);
   for (size_t i = 0; i < parts; ++i) {
     const tl::Part& part = program.parts[i];
     if (spec.inputs) memories[i] = std::make_unique<tl::RankMemory>(*spec.inputs, part.memory);

@@ -18,6 +18,7 @@ using tl::CounterInputs, tl::HeadOutput, tl::Inputs;
 struct RunSpec : tl::LaunchSpec {
   std::shared_ptr<const Inputs> inputs;  // set: data mode
   bool forward = true;   // in closed form where that is exact: loops, messages (machine.h), all heads but one
+  bool serial = false;   // nothing overlaps within a PE (Machine::set_serial)
   OpLog* log = nullptr;  // set: rows of all SIPs, one after another
 };
 
