@@ -51,7 +51,7 @@ CubeGroups cube_groups(Mesh sip, int cubes) {
   }
   if (!best)
     fail(ErrorKind::kUsage,
-         "a group of {} CUBEs is no rectangle within {}x{}; choose 1, 2, 3, 4, 6, 8, 9, 12 or 16 of 4x4", cubes,
+         "a group of {} CUBEs is no rectangle within {}x{}; of 4x4 choose 1, 2, 3, 4, 6, 8, 9, 12 or 16", cubes,
          sip.rows, sip.columns);
   return *best;
 }

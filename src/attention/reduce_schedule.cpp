@@ -10,7 +10,7 @@
 namespace coprime::attention {
 namespace {
 
-constexpr int kLargestSide = 4;
+constexpr int kLargestSide = 8;
 
 // Collects messages; a receiver takes one a round.
 class Rounds {

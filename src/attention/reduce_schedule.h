@@ -12,7 +12,7 @@
 namespace coprime::attention {
 
 enum class ReduceTopology : uint8_t {
-  kTree,        // neighbours pair up along columns, then along rows: ceil(log2 places) rounds of single hops
+  kTree,        // along columns, then along rows: ceil(log2 places) rounds of single hops up to 4x4
   kCentreMesh,  // every row to the centre column, then the centre column to the root: the same rounds, other edges
   kChain,       // one path of single hops over all places that ends at the root
   kRing,        // the ring's two arms, which meet at the root: half the rounds of the chain
@@ -46,7 +46,7 @@ struct ReduceSchedule {
 };
 
 // The root is the mesh's centre; a chain has it at the path's end, which on a line is place 0.
-// Error(kUsage) for a mesh beyond 4x4, and for a ring over a mesh that has none.
+// Error(kUsage) for a mesh beyond 8x8, and for a ring over a mesh that has none.
 ReduceSchedule reduce_schedule(Mesh mesh, ReduceTopology topology);
 
 // PEs of each CUBE to its root PE, then the root PEs of the CUBEs to the group's root.

@@ -124,10 +124,15 @@ TEST(ReduceSchedule, of_two_levels_has_the_rounds_and_messages_of_A3) {
   EXPECT_EQ(triplet_bytes(8, 128, 4, 2), 2112);
 }
 
-TEST(ReduceSchedule, refuses_what_has_no_ring_and_what_is_larger_than_4x4) {
+TEST(ReduceSchedule, of_8x8_converges_hop_by_hop) {
+  EXPECT_EQ(reduce_schedule({8, 8}, ReduceTopology::kTree).rounds, 8);  // 4 along a line of 8, twice
+  EXPECT_EQ(reduce_schedule({8, 8}, ReduceTopology::kStar).rounds, 63);
+}
+
+TEST(ReduceSchedule, refuses_what_has_no_ring_and_what_is_larger_than_8x8) {
   EXPECT_THROW(reduce_schedule({1, 4}, ReduceTopology::kRing), Error);
   EXPECT_THROW(reduce_schedule({3, 3}, ReduceTopology::kRing), Error);
-  EXPECT_THROW(reduce_schedule({1, 5}, ReduceTopology::kTree), Error);
+  EXPECT_THROW(reduce_schedule({1, 9}, ReduceTopology::kTree), Error);
   EXPECT_THROW(reduce_schedule({0, 1}, ReduceTopology::kTree), Error);
 }
 

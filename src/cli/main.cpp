@@ -68,6 +68,24 @@ int run(int argc, char** argv) {
   coprime::SimRunSettings sim_run;
   CLI::App* sim_run_command = sim_command->add_subcommand("run", "one kernel: how long, what bounds it, and why");
   coprime::add_sim_run_flags(*sim_run_command, sim_run);
+  coprime::SimSweepSettings sim_sweep;
+  CLI::App* sim_sweep_command =
+      sim_command->add_subcommand("sweep", "one run after another: where a choice overtakes another");
+  coprime::add_sim_sweep_flags(*sim_sweep_command, sim_sweep);
+  coprime::SimSettings sim_knockout;
+  CLI::App* sim_knockout_command =
+      sim_command->add_subcommand("knockout", "the same run with one resource made ideal at a time");
+  coprime::add_sim_knockout_flags(*sim_knockout_command, sim_knockout);
+  coprime::SimMilestoneSettings sim_milestone;
+  CLI::App* sim_milestone_command =
+      sim_command->add_subcommand("milestone", "ADR-0060's evaluation: four panels, and its gates that compare");
+  coprime::add_sim_milestone_flags(*sim_milestone_command, sim_milestone);
+  coprime::SimExportSettings sim_export;
+  CLI::App* sim_export_command = sim_command->add_subcommand("export", "an op_log as a database");
+  coprime::add_sim_export_flags(*sim_export_command, sim_export);
+  std::string sim_chip;
+  CLI::App* sim_chip_command = sim_command->add_subcommand("chip", "a chip's values and where they come from");
+  sim_chip_command->add_option("FILE", sim_chip, "a chip as YAML [the 4 SIPs of ADR-0060]");
   coprime::SynthSettings synth;
   CLI::App* synth_command = app.add_subcommand("synth", "make a checkpoint with random weights, of any shape");
   coprime::add_synth_flags(*synth_command, synth);
@@ -108,6 +126,11 @@ int run(int argc, char** argv) {
   if (tokenize_command->parsed()) coprime::run_tokenize(tokenize);
   if (plan_command->parsed()) coprime::run_plan(plan);
   if (sim_run_command->parsed()) coprime::run_sim_run(sim_run);
+  if (sim_sweep_command->parsed()) coprime::run_sim_sweep(sim_sweep);
+  if (sim_knockout_command->parsed()) coprime::run_sim_knockout(sim_knockout);
+  if (sim_milestone_command->parsed()) coprime::run_sim_milestone(sim_milestone);
+  if (sim_export_command->parsed()) coprime::run_sim_export(sim_export);
+  if (sim_chip_command->parsed()) coprime::run_sim_chip(sim_chip);
   if (probe_command->parsed()) coprime::run_probe(probe);
   if (generate_command->parsed() || eval_command->parsed() || gate_command->parsed() || logits_command->parsed() ||
       bench_command->parsed() || link_command->parsed()) {

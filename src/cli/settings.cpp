@@ -256,15 +256,18 @@ void add_plan_flags(CLI::App& app, PlanSettings& s) {
   add(app, "--json", s.json, "one JSON object instead of the tables");
 }
 
-void add_sim_run_flags(CLI::App& app, SimRunSettings& s) {
-  const auto is_topology = CLI::IsMember({"tree", "mesh", "chain", "ring", "star"});
-  app.add_option(
-         "KERNEL", s.kernel,
-         "decode, prefill (on a ring of CUBEs), decode-short, prefill-short (whole heads on a CUBE), allreduce; to "
-         "compare with: fan-out, kv-fan-out, blocking-dot, head-packing")
-      ->required()
+static CLI::Option* add_kernel(CLI::App& app, SimSettings& s) {
+  return app
+      .add_option(
+          "KERNEL", s.kernel,
+          "decode, prefill (on a ring of CUBEs), decode-short, prefill-short (whole heads on a CUBE), allreduce; to "
+          "compare with: fan-out, kv-fan-out, blocking-dot, head-packing")
       ->check(CLI::IsMember({"decode", "prefill", "decode-short", "prefill-short", "allreduce", "fan-out", "kv-fan-out",
                              "blocking-dot", "head-packing"}));
+}
+
+void add_sim_flags(CLI::App& app, SimSettings& s) {
+  const auto is_topology = CLI::IsMember({"tree", "mesh", "chain", "ring", "star"});
   add(app, "--variant", s.variant,
       "of decode: opt1 waits for each tile's scores, opt3 has the next ones under way, opt3v its values, too, opt2 "
       "gives "
@@ -291,19 +294,58 @@ void add_sim_run_flags(CLI::App& app, SimRunSettings& s) {
   add(app, "--query-rows", s.query_rows, "rows (positions x heads) that a PE works on at a time")
       ->check(in_range(int64_t{1}, int64_t{1} << 20))
       ->capture_default_str();
-  add(app, "--layers", s.layers, "layers, each as long as the one that is simulated")
-      ->check(in_range(1, 10'000))
-      ->capture_default_str();
   add(app, "--within", s.within, "how the PEs of a CUBE reduce: tree, mesh, chain, ring or star")
       ->check(is_topology)
       ->capture_default_str();
   add(app, "--across", s.across, "how the CUBEs of a group reduce")->check(is_topology)->capture_default_str();
   add(app, "--chip", s.chip, "a chip as YAML (see chips/) [the 4 SIPs of ADR-0060]");
+}
+
+void add_sim_run_flags(CLI::App& app, SimRunSettings& s) {
+  add_kernel(app, s)->required();
+  add_sim_flags(app, s);
+  add(app, "--layers", s.layers, "layers, each as long as the one that is simulated")
+      ->check(in_range(1, 10'000))
+      ->capture_default_str();
   add(app, "--data", s.data, "compute, too: bf16 numbers made by counter");
   add(app, "--events", s.events, "by events alone: nothing in closed form");
   add(app, "--trace", s.trace, "file to write: what each engine did, for ui.perfetto.dev");
   add(app, "--oplog", s.oplog, "file to write: the same as binary columns");
   add(app, "--json", s.json, "one JSON object instead of the tables");
+}
+
+void add_sim_knockout_flags(CLI::App& app, SimSettings& s) {
+  add_kernel(app, s)->capture_default_str();
+  add_sim_flags(app, s);
+}
+
+void add_sim_sweep_flags(CLI::App& app, SimSweepSettings& s) {
+  add_kernel(app, s)->capture_default_str();
+  add_sim_flags(app, s);
+  add(app, "--over", s.over,
+      "quantities, the first along x: kernel, variant, context, cubes, pes, tile, group, topology, within, across, "
+      "depth, or a "
+      "value "
+      "of the chip; each with usual values, or with these: cubes=1,8,topology")
+      ->required();
+  add(app, "--svg", s.svg, "file to write: the table as a chart, with the formula beside what was simulated");
+}
+
+void add_sim_milestone_flags(CLI::App& app, SimMilestoneSettings& s) {
+  app.add_option("NAME", s.name, "gqa-llama70b")->required()->check(CLI::IsMember({"gqa-llama70b"}));
+  add(app, "--device", s.device, "SIPs [the chip's]")->check(in_range(1, 64));
+  add(app, "--chip", s.chip, "a chip as YAML (see chips/) [the 4 SIPs of ADR-0060]");
+  add(app, "--context", s.context, "tokens of decode")->capture_default_str();
+  add(app, "--prompt", s.prompt, "tokens of prefill")->capture_default_str();
+  add(app, "--users", s.users, "of the multi_user panels, one after another")
+      ->check(in_range(1, 1024))
+      ->capture_default_str();
+  add(app, "--layers", s.layers, "layers, by reuse of one")->check(in_range(1, 1024))->capture_default_str();
+}
+
+void add_sim_export_flags(CLI::App& app, SimExportSettings& s) {
+  app.add_option("OPLOG", s.oplog, "what sim run --oplog wrote")->required();
+  add(app, "--sqlite", s.sqlite, "database to write, for questions in SQL (docs/simulator.md has some)")->required();
 }
 
 void add_probe_flags(CLI::App& app, ProbeSettings& s) {

@@ -119,13 +119,31 @@ struct PlanSettings {
   bool exact = false, kernels = false, json = false;
 };
 
-// Of `coprime sim run`.
-struct SimRunSettings {
-  std::string kernel, variant = "opt3", context = "1M", chip, trace, oplog, within = "tree", across = "mesh";
-  int cubes = 8, pes = 8, kv_heads = 8, kv_per_cube = 1, layers = 1;
+// What the commands of `coprime sim` simulate.
+struct SimSettings {
+  std::string kernel = "decode", variant = "opt3", context = "1M", chip, within = "tree", across = "mesh";
+  int cubes = 8, pes = 8, kv_heads = 8, kv_per_cube = 1;
   int64_t tile = 64, rows = 8, d = 128, query_rows = 256;
   std::string query_begin = "0", query_end;  // empty: the context's
+};
+
+struct SimRunSettings : SimSettings {
+  std::string trace, oplog;
+  int layers = 1;
   bool data = false, json = false, events = false;
+};
+
+struct SimSweepSettings : SimSettings {
+  std::string over, svg;  // over: quantities, some with values
+};
+
+struct SimMilestoneSettings {
+  std::string name, chip, context = "1M", prompt = "2K";
+  int device = 0, users = 8, layers = 80;  // device: SIPs; 0: the chip's
+};
+
+struct SimExportSettings {
+  std::string oplog, sqlite;
 };
 
 struct ProbeSettings {
@@ -166,7 +184,11 @@ void add_gate_flags(CLI::App& app, GateSettings& settings);
 void add_logits_flags(CLI::App& app, LogitsSettings& settings);
 void add_bench_flags(CLI::App& app, BenchSettings& settings);
 void add_link_flags(CLI::App& app, LinkSettings& settings);
+void add_sim_knockout_flags(CLI::App& app, SimSettings& settings);
 void add_sim_run_flags(CLI::App& app, SimRunSettings& settings);
+void add_sim_sweep_flags(CLI::App& app, SimSweepSettings& settings);
+void add_sim_milestone_flags(CLI::App& app, SimMilestoneSettings& settings);
+void add_sim_export_flags(CLI::App& app, SimExportSettings& settings);
 void add_plan_flags(CLI::App& app, PlanSettings& settings);
 void add_probe_flags(CLI::App& app, ProbeSettings& settings);
 

@@ -1,10 +1,10 @@
 // coprime sim run: a kernel on the simulated chip, as tables or as one JSON object.
-#include <charconv>
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
 #include "cli/commands.h"
 #include "cli/outputs.h"
+#include "cli/sim_spec.h"
 #include "sim/chip_file.h"
 #include "sim/op_log_file.h"
 #include "sim/op_log_trace.h"
@@ -14,38 +14,6 @@ namespace coprime {
 namespace {
 
 using sim::RunResult;
-
-// "1M", "256K", or tokens.
-int64_t parse_tokens(const std::string& flag, const std::string& text) {
-  int64_t tokens = 0;
-  const char* const last = text.data() + text.size();
-  const auto [end, error] = std::from_chars(text.data(), last, tokens);
-  const std::string unit(end, last);
-  const int shift = unit == "K" ? 10 : unit == "M" ? 20 : 0;
-  if (error != std::errc() || !(unit.empty() || shift > 0) || tokens < 0 || tokens > int64_t{1} << 30 >> shift)
-    fail(ErrorKind::kUsage, "{}: expected tokens up to 1024M such as 1M, 256K or 1000, found \"{}\"", flag, text);
-  return tokens << shift;
-}
-
-tl::Kernel kernel_of(const std::string& name) {
-  for (const tl::Kernel kernel : tl::kKernels) {
-    if (tl::name_of(kernel) == name) return kernel;
-  }
-  fail(ErrorKind::kUsage, "{} is no kernel", name);
-}
-
-tl::DecodeVariant variant_of(const std::string& name) {
-  if (name == "opt1") return tl::DecodeVariant::kOpt1;
-  if (name == "opt2") return tl::DecodeVariant::kOpt2;
-  return name == "opt3v" ? tl::DecodeVariant::kOpt3v : tl::DecodeVariant::kOpt3;
-}
-
-attention::ReduceTopology topology_of(const std::string& name) {
-  for (const attention::ReduceTopology topology : attention::kReduceTopologies) {
-    if (attention::name_of(topology) == name) return topology;
-  }
-  fail(ErrorKind::kUsage, "{} is no topology of a reduction", name);
-}
 
 double us(sim::Tick ticks) { return static_cast<double>(ticks) / 1e6; }
 double percent(sim::Tick part, sim::Tick whole) {
@@ -151,21 +119,10 @@ void run_sim_run(const SimRunSettings& settings) {
   if (!settings.chip.empty()) inputs.push_back(settings.chip);
   if (!settings.trace.empty()) check_output_flag("--trace", settings.trace, inputs);
   if (!settings.oplog.empty()) check_output_flag("--oplog", settings.oplog, inputs);
-  sim::Chip chip = settings.chip.empty() ? sim::ahbm_chip() : sim::read_chip(settings.chip).chip;
-
+  sim::Chip chip = sim_chip(settings);
+  sim::RunSpec spec = sim_spec(settings);
   sim::OpLogFile file;
-  sim::RunSpec spec;
-  spec.variant = variant_of(settings.variant);
-  spec.kernel = kernel_of(settings.kernel);
-  spec.context = parse_tokens("--context", settings.context);
-  spec.query_begin = parse_tokens("--query-begin", settings.query_begin);
-  if (!settings.query_end.empty()) spec.query_end = parse_tokens("--query-end", settings.query_end);
-  spec.query_rows = settings.query_rows, spec.kv_per_cube = settings.kv_per_cube;
   spec.forward = !settings.events;
-  spec.cubes = settings.cubes, spec.pes = settings.pes;
-  spec.tile = settings.tile, spec.kv_heads = settings.kv_heads;
-  spec.rows = settings.rows, spec.d = settings.d;
-  spec.within = topology_of(settings.within), spec.across = topology_of(settings.across);
   if (settings.data) spec.inputs = std::make_shared<sim::CounterInputs>();
   if (!settings.trace.empty() || !settings.oplog.empty()) spec.log = &file.log;
   const RunResult result = sim::run(chip, spec);
@@ -198,10 +155,7 @@ void run_sim_run(const SimRunSettings& settings) {
     json["ticks_of_layers"] = result.ticks * static_cast<sim::Tick>(settings.layers);
     return print(json.dump(2) + "\n");
   }
-  const bool decode = settings.kernel == "decode" || settings.kernel == "decode-short";
-  std::string text = text_of(result, fmt::format("{}{}: {} tokens, {} KV heads, C = {}, P = {}, tiles of {}",
-                                                 settings.kernel, decode ? " " + settings.variant : "", spec.context,
-                                                 spec.kv_heads, spec.cubes, spec.pes, spec.tile));
+  std::string text = text_of(result, sim_title(settings, spec));
   if (settings.layers > 1) {
     text += fmt::format("{:<16}{:.3f} us for {} layers\n", "model",
                         us(result.ticks * static_cast<sim::Tick>(settings.layers)), settings.layers);

@@ -49,8 +49,8 @@ constexpr int64_t kMostCycles = 1'000'000, kMostPs = 1'000'000'000, kMostRate = 
 
 const std::array kFields = {
     COPRIME_WHOLE(sips, "SIPs", 1, 64),
-    COPRIME_WHOLE(cube_rows, "CUBEs", 1, 4),
-    COPRIME_WHOLE(cube_columns, "CUBEs", 1, 4),
+    COPRIME_WHOLE(cube_rows, "CUBEs", 1, 8),
+    COPRIME_WHOLE(cube_columns, "CUBEs", 1, 8),
     COPRIME_WHOLE(pes, "PEs", 1, 8),
     COPRIME_SWITCH(contention),
     COPRIME_WHOLE(pe.ps_per_cycle, "ps", 1, 1'000'000),

@@ -31,15 +31,16 @@ Tick gemm(const Chip& chip, int64_t rows, int64_t k, int64_t n) {
 }  // namespace
 
 Tick TilePeriod::ticks(tl::DecodeVariant variant) const {
-  const Tick first = std::max(dma_k, gemm_qk), scale = update / 2;
+  const Tick first = first_fetch + std::max(later_fetches, gemm_qk),
+             second = first_fetch + std::max(later_fetches, gemm_pv), scale = update / 2;
   const auto behind = [&](Tick product) { return std::max(product, scale) + update - scale; };
   Tick ticks = 0;
   switch (variant) {
     case tl::DecodeVariant::kOpt1:
-      ticks = first + softmax + behind(std::max(dma_v, gemm_pv));
+      ticks = first + softmax + behind(second);
       break;
     case tl::DecodeVariant::kOpt3:
-      ticks = std::max(first, softmax) + behind(std::max(dma_v, gemm_pv));
+      ticks = std::max(first, softmax) + behind(second);
       break;
     case tl::DecodeVariant::kOpt3v:
       ticks = std::max(std::max(first, softmax) + behind(gemm_pv), dma_k + dma_v);
@@ -56,6 +57,10 @@ TilePeriod tile_period(const Chip& chip, const RunSpec& spec) {
   const IssueCycles& issue = chip.pe.issue;
   TilePeriod period;
   period.dma_k = period.dma_v = transfer(chip, 2 * t * d);
+  const Tick one =
+      transfer(chip, 2 * std::min(chip.pe.gemm.tile_k, std::min(t, d)) * std::min(chip.pe.gemm.tile_n, std::min(t, d)));
+  period.first_fetch = static_cast<Tick>(chip.pe.dma.latency_ps) + one;
+  period.later_fetches = period.dma_k - std::min(one, period.dma_k);
   period.gemm_qk = gemm(chip, g, d, t);
   period.gemm_pv = gemm(chip, g, t, d);
   period.softmax = 3 * math(chip, g * t) + math(chip, g * t, exp) + math(chip, g, exp) + 4 * math(chip, g);

@@ -9,10 +9,11 @@ namespace coprime::sim {
 
 struct TilePeriod {
   Tick dma_k = 0, dma_v = 0, gemm_qk = 0, gemm_pv = 0;  // of one whole tile of the run's `tile` keys
+  Tick first_fetch = 0, later_fetches = 0;              // of dma_k: until the first sub-tile is there, from then on
   Tick softmax = 0, update = 0;                         // MATH: nine operations; O e + U
   Tick issue = 0;                                       // CPU
 
-  // With T1 = max(dma_k, gemm_qk), T2 = max(dma_v, gemm_pv), Ts = softmax, Ta = update:
+  // With T1 = first_fetch + max(later_fetches, gemm_qk), T2 likewise with gemm_pv, Ts = softmax, Ta = update:
   // opt1: T1 + Ts + T2 + Ta; opt3: max(T1, Ts) + T2 + Ta; of Ta, the half that scales O needs no product and runs
   // beside it (A3 puts all of Ta behind T2). opt3v brings V ahead: T2 is gemm_pv, and both transfers bound the whole.
   // opt2: the busiest of DMA, GEMM, MATH. None is faster than its CPU.

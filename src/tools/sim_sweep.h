@@ -17,17 +17,19 @@ struct SweepAxis {
   std::vector<std::string> values;
 };
 
-// "cubes", with usual values, or "cubes=1,2,4". Error(kUsage) for what cannot be swept, or has no usual values.
-SweepAxis parse_sweep_axis(std::string_view text);
+// Names behind each other, with usual values or with these: "cubes=1,2,4,topology". Error(kUsage) for what cannot be
+// swept, or has no usual values.
+std::vector<SweepAxis> parse_sweep_axes(std::string_view text);
 
 struct SweepPoint {
   std::vector<std::string> values;  // by axis
   sim::RunResult result;
-  sim::Tick estimate = 0;  // sim/decode_model.h
+  sim::Tick estimate = 0;  // of decode: sim/decode_model.h
   std::string refusal;     // why this combination cannot run; empty: it ran
 };
 
 struct Sweep {
+  std::string kernel;
   std::vector<SweepAxis> axes;
   std::vector<SweepPoint> points;  // all combinations, the last axis fastest
 };

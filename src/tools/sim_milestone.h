@@ -1,0 +1,41 @@
+// The evaluation of ADR-0060: four panels {single, multi}_user x {prefill, decode} of Llama-3-70B's attention, and its
+// gates that compare: with a baseline, or with a count that follows from the algorithm. Absolute times are as good as
+// the chip's values.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "sim/run.h"
+
+namespace coprime {
+
+struct MilestoneOptions {
+  int64_t context = 1 << 20;  // tokens of decode
+  int64_t prompt = 2048;      // tokens of prefill
+  int users = 8, layers = 80;
+};
+
+// Users of one panel come one after another, each on a placement of its own: no launch overlaps another.
+struct Panel {
+  std::string name;
+  sim::RunResult result;  // of one user and layer
+  int users = 1;
+};
+
+struct Verdict {
+  std::string gate, expected, found;
+  bool holds = false;
+};
+
+struct Milestone {
+  std::vector<Panel> panels;
+  std::vector<Verdict> verdicts;
+  int layers = 1;
+};
+
+// All layers have one shape: two are simulated with all that their engines did, and the rest are taken to be the same.
+Milestone run_milestone(const sim::Chip& chip, const MilestoneOptions& options);
+std::string milestone_table(const Milestone& milestone);
+
+}  // namespace coprime

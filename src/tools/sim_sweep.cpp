@@ -1,0 +1,307 @@
+#include "tools/sim_sweep.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <map>
+#include <optional>
+
+#include "base/error.h"
+#include "base/printable.h"
+#include "sim/chip_file.h"
+#include "sim/decode_model.h"
+#include "tools/line_chart.h"
+
+namespace coprime {
+namespace {
+
+using sim::Chip;
+using sim::RunSpec;
+
+constexpr size_t kMostPoints = 10'000;
+constexpr std::array<std::string_view, 4> kVariants = {"opt1", "opt3", "opt3v", "opt2"};  // as tl::DecodeVariant
+
+// A whole number, with K or M for 2^10 or 2^20.
+std::optional<int64_t> parse_count(std::string_view text) {
+  int64_t count = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), count);
+  const std::string_view unit(end, static_cast<size_t>(text.data() + text.size() - end));
+  const int shift = unit == "K" ? 10 : unit == "M" ? 20 : 0;
+  if (error != std::errc() || !(unit.empty() || shift > 0) || count < 1 || count > int64_t{1} << 30 >> shift) return {};
+  return count << shift;
+}
+
+int64_t count_of(std::string_view name, std::string_view value, int64_t most) {
+  const auto count = parse_count(value);
+  if (!count || *count > most)
+    fail(ErrorKind::kUsage, "{}: expected a number from 1 to {}, such as 64, 256K or 1M; found {}", name, most,
+         printable(value));
+  return *count;
+}
+
+attention::ReduceTopology topology_of(std::string_view name, std::string_view value) {
+  for (const attention::ReduceTopology topology : attention::kReduceTopologies)
+    if (attention::name_of(topology) == value) return topology;
+  fail(ErrorKind::kUsage, "{}: expected tree, mesh, chain, ring or star; found {}", name, printable(value));
+}
+
+using Set = void (*)(std::string_view name, std::string_view value, Chip& chip, RunSpec& spec);
+
+// What can be swept besides a chip's values, and over what where nothing else is said.
+struct Quantity {
+  std::string_view name, values, title;
+  Set set;
+};
+
+constexpr std::array<Quantity, 14> kQuantities = {{
+    {"kernel", "decode,decode-short", "kernel",
+     [](std::string_view name, std::string_view value, Chip&, RunSpec& spec) {
+       const auto* const found =
+           std::ranges::find(tl::kKernels, value, [](tl::Kernel kernel) { return tl::name_of(kernel); });
+       if (found == tl::kKernels.end())
+         fail(ErrorKind::kUsage, "{}: expected decode, prefill, decode-short, ...; found {}", name, printable(value));
+       spec.kernel = *found;
+     }},
+    {"kv-per-cube", "1,2,4,8", "KV heads of a CUBE",
+     [](std::string_view name, std::string_view value, Chip&, RunSpec& spec) {
+       spec.kv_per_cube = static_cast<int>(count_of(name, value, 1024));
+     }},
+    {"query-begin", "0", "first position",
+     [](std::string_view name, std::string_view value, Chip&, RunSpec& spec) {
+       spec.query_begin = value == "0" ? 0 : count_of(name, value, int64_t{1} << 30);
+     }},
+    {"query-end", "64K", "position behind the last",
+     [](std::string_view name, std::string_view value, Chip&, RunSpec& spec) {
+       spec.query_end = count_of(name, value, int64_t{1} << 30);
+     }},
+    {"variant", "opt1,opt3,opt3v,opt2", "variant",
+     [](std::string_view name, std::string_view value, Chip&, RunSpec& spec) {
+       const auto* const found = std::ranges::find(kVariants, value);
+       if (found == kVariants.end())
+         fail(ErrorKind::kUsage, "{}: expected opt1, opt3, opt3v or opt2; found {}", name, printable(value));
+       spec.variant = static_cast<tl::DecodeVariant>(found - kVariants.begin());
+     }},
+    {"context", "8K,32K,128K,256K,512K,1M", "tokens",
+     [](std::string_view name, std::string_view value, Chip&, RunSpec& spec) {
+       spec.context = count_of(name, value, int64_t{1} << 30);
+     }},
+    {"cubes", "1,2,4,8,16", "CUBEs that share a KV head",
+     [](std::string_view name, std::string_view value, Chip&, RunSpec& spec) {
+       spec.cubes = static_cast<int>(count_of(name, value, 1024));
+     }},
+    {"pes", "1,2,4,8", "PEs of a CUBE",
+     [](std::string_view name, std::string_view value, Chip&, RunSpec& spec) {
+       spec.pes = static_cast<int>(count_of(name, value, 8));
+     }},
+    {"tile", "32,64,128,256", "keys of a tile",
+     [](std::string_view name, std::string_view value, Chip&, RunSpec& spec) {
+       spec.tile = count_of(name, value, 1 << 20);
+     }},
+    {"group", "1,2,4,8,16", "query heads of a KV head",
+     [](std::string_view name, std::string_view value, Chip&, RunSpec& spec) {
+       spec.rows = count_of(name, value, 1024);
+     }},
+    {"topology", "tree,mesh,chain,ring,star", "topology of both levels",
+     [](std::string_view name, std::string_view value, Chip&, RunSpec& spec) {
+       spec.within = spec.across = topology_of(name, value);
+     }},
+    {"within", "tree,mesh,chain,ring,star", "topology of a CUBE's PEs",
+     [](std::string_view name, std::string_view value, Chip&, RunSpec& spec) {
+       spec.within = topology_of(name, value);
+     }},
+    {"across", "tree,mesh,chain,ring,star", "topology of a group's CUBEs",
+     [](std::string_view name, std::string_view value, Chip&, RunSpec& spec) {
+       spec.across = topology_of(name, value);
+     }},
+    {"depth", "1,2,4,8,16,32,64", "reads in flight",
+     [](std::string_view name, std::string_view value, Chip& chip, RunSpec&) {
+       chip.pe.dma.reads_in_flight = count_of(name, value, 4096);
+     }},
+}};
+
+const Quantity* quantity_of(std::string_view name) {
+  const auto* const found = std::ranges::find(kQuantities, name, &Quantity::name);
+  return found == kQuantities.end() ? nullptr : found;
+}
+
+std::vector<std::string> split(std::string_view text) {
+  std::vector<std::string> parts;
+  for (size_t at = 0; at <= text.size();) {
+    const size_t end = std::min(text.find(',', at), text.size());
+    parts.emplace_back(text.substr(at, end - at));
+    at = end + 1;
+  }
+  return parts;
+}
+
+double us(sim::Tick ticks) { return static_cast<double>(ticks) / 1e6; }
+
+// "tree" or "tree, 64" of a point's values behind the first axis.
+std::string series_of(const SweepPoint& point) {
+  std::string name;
+  for (size_t i = 1; i < point.values.size(); ++i) name += (i > 1 ? ", " : "") + point.values[i];
+  return name;
+}
+
+// Which of the lines is the fastest, along the first axis: where it changes is a crossover.
+std::string best_of(const Sweep& sweep) {
+  std::string text, last, from, to;
+  const auto flush = [&] {
+    if (!last.empty())
+      text += fmt::format("  {} {}: {}\n", sweep.axes[0].name, from == to ? from : from + " to " + to, last);
+  };
+  for (const std::string& x : sweep.axes[0].values) {
+    const SweepPoint* best = nullptr;
+    for (const SweepPoint& point : sweep.points)
+      if (point.values[0] == x && point.refusal.empty() && (!best || point.result.ticks < best->result.ticks))
+        best = &point;
+    if (!best) continue;
+    if (series_of(*best) != last) {
+      flush();
+      last = series_of(*best), from = x;
+    }
+    to = x;
+  }
+  flush();
+  return text;
+}
+
+}  // namespace
+
+void set_swept(std::string_view name, std::string_view value, Chip& chip, RunSpec& spec) {
+  if (const Quantity* quantity = quantity_of(name)) return quantity->set(name, value, chip, spec);
+  sim::set_chip_value(chip, name, value);
+}
+
+std::vector<SweepAxis> parse_sweep_axes(std::string_view text) {
+  const std::vector<std::string> keys = sim::chip_keys();
+  const auto is_quantity = [&](const std::string& name) {
+    return quantity_of(name) || std::ranges::count(keys, name) > 0;
+  };
+  std::vector<SweepAxis> axes;
+  for (const std::string& part : split(text)) {
+    const size_t equals = part.find('=');
+    const std::string name = part.substr(0, equals);
+    if (equals == std::string::npos && !axes.empty() && !is_quantity(name)) {
+      axes.back().values.push_back(part);
+      continue;
+    }
+    if (!is_quantity(name))
+      fail(ErrorKind::kUsage,
+           "--over {}: expected kernel, variant, context, cubes, pes, tile, group, topology, within, across, depth, or "
+           "a value "
+           "of "
+           "the chip such as pe.gemm.subtile_cycles",
+           printable(name));
+    axes.push_back({name, {}});
+    if (equals != std::string::npos) axes.back().values.push_back(part.substr(equals + 1));
+  }
+  for (SweepAxis& axis : axes) {
+    if (!axis.values.empty()) continue;
+    const Quantity* quantity = quantity_of(axis.name);
+    if (!quantity) fail(ErrorKind::kUsage, "--over {0}: say over which values: {0}=1,2,4", axis.name);
+    axis.values = split(quantity->values);
+  }
+  return axes;
+}
+
+Sweep run_sweep(const Chip& chip, const RunSpec& spec, std::vector<SweepAxis> axes) {
+  size_t points = axes.empty() ? 0 : 1;
+  for (const SweepAxis& axis : axes) {
+    for (const std::string& value : axis.values) {
+      Chip with = chip;
+      RunSpec run = spec;
+      set_swept(axis.name, value, with, run);
+    }
+    points = std::min(points * axis.values.size(), kMostPoints + 1);
+  }
+  if (points == 0 || points > kMostPoints)
+    fail(ErrorKind::kUsage, "--over: {}; expected 1 to {} runs", points == 0 ? "no quantity" : "too many values",
+         kMostPoints);
+
+  const bool kernels = std::ranges::count(axes, "kernel", &SweepAxis::name) > 0;
+  Sweep sweep{kernels ? "kernels" : std::string(tl::name_of(spec.kernel)), std::move(axes), {}};
+  for (size_t i = 0; i < points; ++i) {
+    SweepPoint& point = sweep.points.emplace_back();
+    point.values.resize(sweep.axes.size());
+    Chip with = chip;
+    RunSpec run = spec;
+    size_t rest = i;
+    for (size_t axis = sweep.axes.size(); axis-- > 0;) {
+      const auto& values = sweep.axes[axis].values;
+      point.values[axis] = values[rest % values.size()];
+      rest /= values.size();
+    }
+    for (size_t axis = 0; axis < sweep.axes.size(); ++axis)
+      set_swept(sweep.axes[axis].name, point.values[axis], with, run);
+    try {
+      sim::check_chip(with);
+      point.result = sim::run(with, run);
+      if (run.kernel == tl::Kernel::kDecode)
+        point.estimate = sim::decode_estimate(with, run) * static_cast<sim::Tick>(point.result.launches);
+    } catch (const Error& error) {
+      point.refusal = error.what();
+    }
+  }
+  return sweep;
+}
+
+std::string sweep_table(const Sweep& sweep) {
+  std::string table;
+  for (const SweepAxis& axis : sweep.axes) table += fmt::format("{:<10} ", axis.name);
+  table +=
+      fmt::format("{:>12} {:>12} {:>7} {:>8} {:>7} {:>7}\n", "us", "formula us", "bound", "of time", "rounds", "sends");
+  for (const SweepPoint& point : sweep.points) {
+    for (const std::string& value : point.values) table += fmt::format("{:<10} ", value);
+    if (!point.refusal.empty()) {
+      table += point.refusal + "\n";
+      continue;
+    }
+    const sim::RunResult& result = point.result;
+    const sim::Bound& bound = result.bounds.front();
+    table +=
+        fmt::format("{:>12.3f} {:>12.3f} {:>7} {:>7.1f}% {:>7} {:>7}\n", us(result.ticks), us(point.estimate),
+                    bound.resource, 100 * us(bound.ticks) / us(result.totals.end.time), result.rounds, result.sends);
+  }
+  if (sweep.axes.size() > 1) table += "fastest\n" + best_of(sweep);
+  return table;
+}
+
+std::string sweep_svg(const Sweep& sweep, std::string_view subtitle) {
+  const SweepAxis& along = sweep.axes[0];
+  const Quantity* quantity = quantity_of(along.name);
+  const bool numbers =
+      std::ranges::all_of(along.values, [](const std::string& v) { return parse_count(v).has_value(); });
+  std::vector<std::string> order;
+  std::map<std::string, std::pair<ChartSeries, ChartSeries>> lines;  // simulated, formula
+  for (const SweepPoint& point : sweep.points) {
+    const std::string name = series_of(point);
+    if (!lines.contains(name)) order.push_back(name);
+    auto& [simulated, formula] = lines[name];
+    simulated.name = name.empty() ? "simulated" : name;
+    formula.name = name.empty() ? "formula" : name + ", formula";
+    formula.formula = true;
+    if (!point.refusal.empty()) continue;
+    const auto place = static_cast<double>(std::ranges::find(along.values, point.values[0]) - along.values.begin());
+    const double x = numbers ? static_cast<double>(*parse_count(point.values[0])) : place;
+    simulated.points.emplace_back(x, us(point.result.ticks));
+    if (point.estimate > 0) formula.points.emplace_back(x, us(point.estimate));
+  }
+  Chart chart{.title = fmt::format("{} over {}", sweep.kernel, along.name),
+              .subtitle = std::string(subtitle),
+              .x_title = std::string(quantity ? quantity->title : along.name),
+              .y_title = "us",
+              .x = numbers ? Axis::kPowersOfTwo : Axis::kNames,
+              .y = Axis::kPowersOfTwo,
+              .names = along.values,
+              .series = {}};
+  for (const std::string& name : order) {
+    chart.series.push_back(lines[name].first);
+    if (!lines[name].second.points.empty()) chart.series.push_back(lines[name].second);
+  }
+  return chart_svg(chart);
+}
+
+}  // namespace coprime
