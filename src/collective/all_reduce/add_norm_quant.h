@@ -16,11 +16,15 @@ namespace coprime {
 // adds its squares in the order of its columns, from +0; lanes of a warp add pairwise, 16 apart, then 8, 4, 2, 1; warps
 // are added in their order.
 inline constexpr int kMaxNormColumns = 16384;
-inline constexpr int kMaxNormThreads = 1024;
+inline constexpr int kMaxNormThreads = 768;
 constexpr bool norm_takes(int64_t columns) { return columns >= 8 && columns % 8 == 0 && columns <= kMaxNormColumns; }
+// Groups of a thread, and threads of a row: whole warps.
+constexpr int norm_groups(int64_t columns) {
+  return static_cast<int>((columns / 8 + kMaxNormThreads - 1) / kMaxNormThreads);
+}
 constexpr int norm_threads(int64_t columns) {
-  const int64_t groups = columns / 8, rounds = (groups + kMaxNormThreads - 1) / kMaxNormThreads;
-  return static_cast<int>(((groups + rounds - 1) / rounds + 31) / 32 * 32);
+  const int64_t rounds = norm_groups(columns);
+  return static_cast<int>(((columns / 8 + rounds - 1) / rounds + 31) / 32 * 32);
 }
 
 struct NormParameters {

@@ -88,12 +88,12 @@ TEST(AddNormQuant, what_is_no_number_spoils_its_row_and_has_one_code) {
 TEST(AddNormQuant, threads_cover_the_columns_evenly) {
   EXPECT_EQ(norm_threads(8), 32);
   EXPECT_EQ(norm_threads(5120), 640);
-  EXPECT_EQ(norm_threads(8192), 1024);
-  EXPECT_EQ(norm_threads(10240), 640);
-  EXPECT_EQ(norm_threads(16384), 1024);
+  EXPECT_EQ(norm_threads(8192), 512);
+  EXPECT_EQ(norm_threads(16384), 704);
   for (int64_t columns = 8; columns <= kMaxNormColumns; columns += 8) {
     EXPECT_LE(norm_threads(columns), kMaxNormThreads);
-    EXPECT_GE(norm_threads(columns) * 2 * 8, columns);
+    EXPECT_GE(norm_threads(columns) * norm_groups(columns) * 8, columns);
+    EXPECT_LE(norm_groups(columns), 3);
   }
 }
 

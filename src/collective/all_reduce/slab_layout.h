@@ -25,23 +25,30 @@ struct SlabLayout {
   int64_t slot_bytes = 0;
   bool lossy = false;
 
-  int64_t flags_begin() const { return kControlBytes; }
-  int64_t flags_per_slot() const { return (slot_bytes + kFlagBlockBytes - 1) / kFlagBlockBytes; }
-  int64_t flag(int half, int sender_index, int64_t block) const;
-  int64_t payload_begin() const;
-  int64_t slot(int half, int sender_index) const;
-  int64_t own_codes() const;
-  int64_t own_scales() const { return own_codes() + slot_bytes / 2; }
-  int64_t bytes() const;  // of the whole slab
+  constexpr int64_t flags_per_slot() const { return slot_bytes / kFlagBlockBytes; }
+  constexpr int64_t flag(int half, int sender_index, int64_t block) const {
+    return kControlBytes + ((int64_t{half} * (world - 1) + sender_index) * flags_per_slot() + block) * kFlagStride;
+  }
+  constexpr int64_t payload_begin() const {
+    return (flag(2, 0, 0) + kControlBytes - 1) / kControlBytes * kControlBytes;
+  }
+  constexpr int64_t slot(int half, int sender_index) const {
+    return payload_begin() + (int64_t{half} * (world - 1) + sender_index) * slot_bytes;
+  }
+  constexpr int64_t own_codes() const { return slot(2, 0); }
+  constexpr int64_t own_scales() const { return own_codes() + slot_bytes / 2; }
+  // What grows with the slots, which a planner subtracts from a GPU's memory: 2 (world - 1) slots, and the lossy form's
+  // own copy of slot_bytes / 2 + slot_bytes / 32 + 4096. 381 MiB at three ranks and slots of 84 MiB.
+  constexpr int64_t payload_bytes() const {
+    const int64_t slots = 2 * (world - 1) * slot_bytes;
+    return lossy ? slots + slot_bytes / 2 + slot_bytes / 32 + 4096 : slots;
+  }
+  constexpr int64_t bytes() const { return payload_begin() + payload_bytes(); }  // of the whole slab
 };
 
 constexpr int sender_index(int sender, int receiver) { return sender - (sender > receiver ? 1 : 0); }
 
 // Error(kUsage) for a world that is not 2 to kMaxGpuRanks, and for slots that are no multiple of 64 KiB or overflow.
 SlabLayout make_slab_layout(int world, int64_t slot_bytes, bool lossy);
-
-// What of it grows with the slots, which a planner subtracts from a GPU's memory: 2 (world - 1) slots, and the lossy
-// form's own copy of slot_bytes / 2 + slot_bytes / 32 + 4096. 381 MiB at three ranks and slots of 84 MiB.
-int64_t payload_bytes(const SlabLayout& layout);
 
 }  // namespace coprime

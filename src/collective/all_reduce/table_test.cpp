@@ -89,9 +89,9 @@ TEST(AllReduceTable, what_is_no_multiple_of_16_bytes_goes_to_the_library) {
 
 TEST(SlabLayout, three_ranks_with_slots_of_84_mib_take_the_seeds_381_mib) {
   const SlabLayout layout = make_slab_layout(3, kSlot, true);
-  EXPECT_EQ(payload_bytes(layout), 4 * kSlot + kSlot / 2 + kSlot / 32 + 4096);
-  EXPECT_EQ((payload_bytes(layout) + kMiB / 2) / kMiB, 381);
-  EXPECT_EQ(payload_bytes(make_slab_layout(3, 2 * kMiB, false)), 8 * kMiB);
+  EXPECT_EQ(layout.payload_bytes(), 4 * kSlot + kSlot / 2 + kSlot / 32 + 4096);
+  EXPECT_EQ((layout.payload_bytes() + kMiB / 2) / kMiB, 381);
+  EXPECT_EQ(make_slab_layout(3, 2 * kMiB, false).payload_bytes(), 8 * kMiB);
 }
 
 TEST(SlabLayout, every_part_has_its_own_bytes) {
