@@ -169,9 +169,12 @@ TEST_P(GpuSums, a_fused_norm_has_the_bytes_of_sum_and_norm_and_of_the_host) {
       vectors.push_back(random_bf16(count, static_cast<uint32_t>(rank), 1));
       store_element(DType::kBF16, NAN, vectors.back().data(), rank % c.columns);  // a row that holds none
     }
-    const std::vector<std::byte> residual = random_bf16(count, 77, 3);
+    std::vector<std::byte> residual = random_bf16(count, 77, 3);
+    for (auto& vector : vectors) store_element(DType::kBF16, -0.0f, vector.data(), count - 3);
+    store_element(DType::kBF16, -0.0f, residual.data(), count - 3);  // a code that keeps the sign of zero
     std::vector<float> weight(static_cast<size_t>(c.columns));
     for (size_t i = 0; i < weight.size(); ++i) weight[i] = 0.5f + static_cast<float>(i % 97) / 90;
+    std::vector<float> scratch(static_cast<size_t>(c.columns));
     // The host's.
     const std::vector<std::byte> sums = reference(DType::kBF16, vectors);
     std::vector<std::byte> expected_residual = residual, normed(residual.size()), codes(static_cast<size_t>(count)),
@@ -184,7 +187,7 @@ TEST_P(GpuSums, a_fused_norm_has_the_bytes_of_sum_and_norm_and_of_the_host) {
                           static_cast<size_t>(c.columns));
       add_norm_quant_row(sum, {weight, 1e-6f, c.one_plus}, halves(expected_residual), halves(normed),
                          {reinterpret_cast<uint8_t*>(codes.data()) + row * c.columns, static_cast<size_t>(c.columns)},
-                         reinterpret_cast<float*>(scales.data())[row]);
+                         reinterpret_cast<float*>(scales.data())[row], scratch);
     }
     std::vector<std::byte> expected;
     for (const auto* part : {&expected_residual, &normed, &codes, &scales})

@@ -48,6 +48,38 @@ TEST(GpuProcesses, sum_right_over_ipc_and_hold_the_same_bits) {
   }
 }
 
+// A stopped rank of an old epoch keeps its mapping, and may push when it wakes up.
+TEST(GpuProcesses, what_is_pushed_into_a_slab_that_its_owner_let_go_meets_no_new_one) {
+  const auto region = RankBoard::make_region(2);
+  const auto statuses = run_processes(2, [&](int rank) {
+    RankBoard board(region, rank, 20'000);
+    use_gpu(rank % count_gpus());
+    constexpr size_t kBytes = 32 * kMiB;
+    DeviceMemory slab(kBytes);
+    const MemoryOffer offer = board.exchange(offer_memory(slab))[0];
+    if (rank == 1) {
+      const PeerMemory old(offer);
+      board.barrier();
+      board.barrier();  // the owner has a new slab
+      check_cuda(cudaMemset(old.data(), 0xff, kBytes), "write to an old slab");
+      check_cuda(cudaDeviceSynchronize(), "write to an old slab");
+      board.barrier();
+      return 0;
+    }
+    board.barrier();
+    slab = DeviceMemory();
+    slab = DeviceMemory(kBytes);
+    check_cuda(cudaMemset(slab.data(), 0, kBytes), "clear a slab");
+    check_cuda(cudaDeviceSynchronize(), "clear a slab");
+    board.barrier();
+    board.barrier();
+    std::vector<std::byte> found(kBytes);
+    check_cuda(cudaMemcpy(found.data(), slab.data(), kBytes, cudaMemcpyDeviceToHost), "read a slab");
+    return found == std::vector<std::byte>(kBytes) ? 0 : 1;
+  });
+  EXPECT_EQ(statuses, std::vector<int>(2));
+}
+
 // What a survivor does: calls until the error, which must name `dead`; then a rebuild with a rank that takes its place.
 int survive(const std::shared_ptr<const ShmRegion>& first, const std::shared_ptr<const ShmRegion>& second, int rank,
             int ranks, int dead, bool graphs, int running) {

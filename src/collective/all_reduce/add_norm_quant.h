@@ -13,8 +13,8 @@
 namespace coprime {
 
 // Columns are a multiple of 8 up to kMaxNormColumns. A thread owns groups of 8 columns: group t, t + threads, ...; it
-// adds its squares in the order of its columns, from +0; lanes of a warp add pairwise, 16 apart, then 8, 4, 2, 1; warps
-// are added in their order.
+// adds its squares in the order of its columns, from +0; lanes of a warp add pairwise, 16 apart, then 8, 4, 2, 1; the
+// warps' sums, filled up to 32 with +0, likewise.
 inline constexpr int kMaxNormColumns = 16384;
 inline constexpr int kMaxNormThreads = 768;
 constexpr bool norm_takes(int64_t columns) { return columns >= 8 && columns % 8 == 0 && columns <= kMaxNormColumns; }
@@ -28,13 +28,14 @@ constexpr int norm_threads(int64_t columns) {
 }
 
 struct NormParameters {
-  std::span<const float> weight;  // by column
+  std::span<const float> weight;  // by column; empty: the residual is all
   float eps = 0;
   bool one_plus = false;  // gamma = 1 + weight
 };
 
-// One row: `sum` and `residual` bf16, `codes` e4m3. The residual is updated in place. `normed` (bf16) may be empty.
+// One row: `sum`, `residual` and `normed` are bf16, `codes` e4m3. The residual is updated in place. `normed` may be
+// empty, and `codes`, which leaves `scale` alone. `scratch` holds a row.
 void add_norm_quant_row(std::span<const uint16_t> sum, const NormParameters& norm, std::span<uint16_t> residual,
-                        std::span<uint16_t> normed, std::span<uint8_t> codes, float& scale);
+                        std::span<uint16_t> normed, std::span<uint8_t> codes, float& scale, std::span<float> scratch);
 
 }  // namespace coprime

@@ -34,7 +34,8 @@ Row random_row(int64_t columns, uint32_t seed) {
 }
 
 void run(Row& row, bool one_plus) {
-  add_norm_quant_row(row.sum, {row.weight, 1e-6f, one_plus}, row.residual, row.normed, row.codes, row.scale);
+  std::vector<float> scratch(row.sum.size());
+  add_norm_quant_row(row.sum, {row.weight, 1e-6f, one_plus}, row.residual, row.normed, row.codes, row.scale, scratch);
 }
 
 TEST(AddNormQuant, is_the_norm_of_the_unrounded_residual_in_e4m3) {

@@ -16,7 +16,7 @@
 namespace coprime {
 
 inline constexpr int kMaxGpuRanks = 8;
-inline constexpr int64_t kFlagBlockBytes = 64 * 1024;  // of the vector, whatever its form on the wire
+inline constexpr int64_t kFlagBlockBytes = 16 * 1024;  // of the vector, whatever its form on the wire
 inline constexpr int64_t kFlagStride = 32;
 inline constexpr int64_t kControlBytes = 4096;
 

@@ -24,25 +24,34 @@ __device__ inline NormInputs fetch_norm_inputs(const NormArguments& norm, int64_
   return inputs;
 }
 
-// The warps' values added in their order; by all threads. `shared` has 32 floats that nobody else uses meanwhile.
-__device__ inline float add_warps(float value, float* shared) {
+// All threads' values: lanes pairwise, then the warps' values likewise. `shared` has 32 floats that nobody else uses
+// meanwhile.
+template <class Join>
+__device__ inline float join_threads(float value, float* shared, const Join& join) {
 #pragma unroll
-  for (int apart = 16; apart > 0; apart /= 2) value = __fadd_rn(value, __shfl_xor_sync(0xffffffff, value, apart));
-  if (threadIdx.x % 32 == 0) shared[threadIdx.x / 32] = value;
+  for (int apart = 16; apart > 0; apart /= 2) value = join(value, __shfl_xor_sync(0xffffffff, value, apart));
+  const unsigned lane = threadIdx.x % 32;
+  if (lane == 0) shared[threadIdx.x / 32] = value;
   __syncthreads();
-  float sum = shared[0];
-  for (unsigned warp = 1; warp < blockDim.x / 32; ++warp) sum = __fadd_rn(sum, shared[warp]);
-  return sum;
+  value = lane < blockDim.x / 32 ? shared[lane] : 0;
+#pragma unroll
+  for (int apart = 16; apart > 0; apart /= 2) value = join(value, __shfl_xor_sync(0xffffffff, value, apart));
+  return value;
 }
 
-__device__ inline float largest_of_warps(float value, float* shared) {
-#pragma unroll
-  for (int apart = 16; apart > 0; apart /= 2) value = fmaxf(value, __shfl_xor_sync(0xffffffff, value, apart));
-  if (threadIdx.x % 32 == 0) shared[threadIdx.x / 32] = value;
-  __syncthreads();
-  float largest = shared[0];
-  for (unsigned warp = 1; warp < blockDim.x / 32; ++warp) largest = fmaxf(largest, shared[warp]);
-  return largest;
+__device__ inline float add_threads(float value, float* shared) {
+  return join_threads(value, shared, [](float a, float b) { return __fadd_rn(a, b); });
+}
+__device__ inline float largest_of_threads(float value, float* shared) {
+  return join_threads(value, shared, [](float a, float b) { return fmaxf(a, b); });
+}
+
+// value / scale rounded to nearest, given 1 / scale rounded to nearest: the quotient's guess is within a unit of its
+// last place, its remainder is exact, and one step corrects it (Markstein). Where the remainder underflows the quotient
+// is far below e4m3's smallest number.
+__device__ inline float divide_by_scale(float value, float scale, float reciprocal) {
+  const float guess = __fmul_rn(value, reciprocal);
+  return copysignf(__fmaf_rn(__fmaf_rn(-guess, scale, value), reciprocal, guess), value);  // of zeros, too
 }
 
 // sums[j] are the row's columns of group threadIdx.x + j * blockDim.x, in bf16. By all threads of a block of
@@ -69,7 +78,7 @@ __device__ inline void add_norm_quant_row(const NormArguments& norm, int64_t row
     reinterpret_cast<uint4*>(norm.residual)[row * groups + group] = narrow<Bf16>(values[j]);
   }
   if (norm.weight == nullptr) return;
-  const float mean = __fdiv_rn(add_warps(squares, shared[0]), static_cast<float>(norm.columns));
+  const float mean = __fdiv_rn(add_threads(squares, shared[0]), static_cast<float>(norm.columns));
   const float inverse = __fdiv_rn(1.0f, __fsqrt_rn(__fadd_rn(mean, norm.eps)));
   float largest = 0;
 #pragma unroll
@@ -88,17 +97,20 @@ __device__ inline void add_norm_quant_row(const NormArguments& norm, int64_t row
     for (int i = 0; i < 8; ++i) largest = fmaxf(largest, fabsf(values[j][i]));
   }
   if (norm.codes != nullptr) {
-    const float scale = fmaxf(__fdiv_rn(largest_of_warps(largest, shared[1]), 448.0f), __fdiv_rn(1.0f, 448.0f * 512));
+    const float scale = fmaxf(__fdiv_rn(largest_of_threads(largest, shared[1]), 448.0f), __fdiv_rn(1.0f, 448.0f * 512));
+    const float reciprocal = __frcp_rn(scale);
     if (threadIdx.x == 0) norm.scales[row] = scale;
 #pragma unroll
     for (int j = 0; j < kGroups; ++j) {
       const int64_t group = threadIdx.x + int64_t{j} * blockDim.x;
       if (group >= groups) continue;
+#pragma unroll
+      for (int i = 0; i < 8; ++i) {
+        values[j][i] = isinf(scale) ? __fdiv_rn(values[j][i], scale) : divide_by_scale(values[j][i], scale, reciprocal);
+      }
       uint32_t pairs[4];
 #pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        pairs[i] = ptx::pack_e4m3(__fdiv_rn(values[j][2 * i + 1], scale), __fdiv_rn(values[j][2 * i], scale));
-      }
+      for (int i = 0; i < 4; ++i) pairs[i] = ptx::pack_e4m3(values[j][2 * i + 1], values[j][2 * i]);
       reinterpret_cast<uint2*>(norm.codes)[row * groups + group] =
           make_uint2(pairs[0] | pairs[1] << 16, pairs[2] | pairs[3] << 16);
     }

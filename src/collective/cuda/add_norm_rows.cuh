@@ -3,14 +3,9 @@
 // fused), lanes pairwise, 8, 4, 2 and 1 apart.
 #pragma once
 
-#include <cstdint>
+#include "collective/cuda/norm_arguments.h"
 
 namespace coprime {
-
-struct FloatRows {
-  float* data = nullptr;
-  int64_t stride = 0;  // elements
-};
 
 // One block a row, 256 threads.
 __global__ void __launch_bounds__(256) add_norm_rows_kernel(const float* sums, FloatRows residual, const float* weight,

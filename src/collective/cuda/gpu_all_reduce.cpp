@@ -19,7 +19,7 @@ struct SlabNote {
   MemoryOffer offer;
   std::array<char, 16> gpu;
   int64_t slot_bytes, kept_empty;
-  uint32_t first_call;
+  uint32_t first_call, epoch;
   bool lossy;
 };
 
@@ -58,8 +58,8 @@ void GpuAllReduce::load_kernels() {
     load(push_norm_quant_kernel_for(ranks(), columns));
     load(add_norm_quant_kernel_for(columns));
   }
-  for (const Kernel& kernel :
-       {add_norm_rows_kernel_for(), fill_empty_kernel(), leave_marks_kernel(), check_marks_kernel()})
+  for (const Kernel& kernel : {add_norm_rows_kernel_for(), gather_kernel_for(), fill_empty_kernel(),
+                               leave_marks_kernel(), check_marks_kernel()})
     load(kernel);
   for (const auto& [kernel, blocks] : resident_blocks_) {
     if (blocks == 0) {
@@ -86,9 +86,15 @@ void GpuAllReduce::connect(RankBoard& board) {
 
   int device = 0;
   check_cuda(cudaGetDevice(&device), "ask for the current GPU");
-  const SlabNote mine{offer_memory(slab_), identify_gpu(device).uuid, layout.slot_bytes,
-                      world_.kept_empty,   settings_.first_call,      layout.lossy};
+  const SlabNote mine{.offer = offer_memory(slab_),
+                      .gpu = identify_gpu(device).uuid,
+                      .slot_bytes = layout.slot_bytes,
+                      .kept_empty = world_.kept_empty,
+                      .first_call = settings_.first_call,
+                      .epoch = epoch_,
+                      .lossy = layout.lossy};
   const std::vector<SlabNote> notes = board.exchange(mine);
+  for (const SlabNote& note : notes) epoch_ = std::max(epoch_, note.epoch);  // a new process begins with its peers'
   ranks_on_gpu_ = static_cast<int>(std::ranges::count(notes, mine.gpu, &SlabNote::gpu));
   for (int peer = 0; peer < ranks(); ++peer) {
     const SlabNote& note = notes[static_cast<size_t>(peer)];
@@ -179,6 +185,19 @@ void GpuAllReduce::sum_norm_quant(cudaStream_t stream, const NormArguments& norm
   check_cuda(launch(kernel, blocks, stream, world_, in, norm), "launch a fused all-reduce");
 }
 
+void GpuAllReduce::gather(cudaStream_t stream, const GatherArguments& gather, const void* in) {
+  const int64_t bytes = gather.rows * gather.row_elements * 4;
+  if (bytes == 0) return;
+  if (bytes % 16 != 0 || bytes > settings_.limits.exact_bytes) {
+    fail(ErrorKind::kUsage, "a gather of {} bytes a rank: expected a multiple of 16 up to {}", bytes,
+         settings_.limits.exact_bytes);
+  }
+  const Kernel kernel = gather_kernel_for();
+  const int64_t blocks = (bytes + kFlagBlockBytes - 1) / kFlagBlockBytes;
+  check_cuda(launch(kernel, blocks_for(kernel, blocks * kernel.threads), stream, world_, in, gather),
+             "launch a gather");
+}
+
 void GpuAllReduce::check() const {
   const volatile GpuErrorRecord& record = *record_.get();
   if (record.state == 0) [[likely]]
@@ -209,6 +228,13 @@ uint32_t GpuAllReduce::bail_outs_of_epoch() const {
 uint64_t GpuAllReduce::bail_outs() const {
   check_cuda(cudaDeviceSynchronize(), "wait for the device");
   return earlier_bail_outs_ + bail_outs_of_epoch();
+}
+
+void add_norm_rows(cudaStream_t stream, const float* sums, View residual, const float* weight, float eps, View normed) {
+  const FloatRows in_out{residual.data, residual.stride}, out{normed.data, normed.stride};
+  check_cuda(launch(add_norm_rows_kernel_for(), static_cast<int>(residual.rows), stream, sums, in_out, weight, eps, out,
+                    residual.columns),
+             "launch a norm");
 }
 
 void add_norm_quant(cudaStream_t stream, const NormArguments& norm, const void* sums) {

@@ -16,12 +16,14 @@
 #include <vector>
 
 #include "collective/all_reduce/table.h"
+#include "collective/cuda/gather_arguments.h"
 #include "collective/cuda/kernels.h"
 #include "collective/cuda/norm_arguments.h"
 #include "collective/cuda/slab.h"
 #include "collective/rank_board.h"
 #include "cuda/ipc.h"
 #include "cuda/memory.h"
+#include "tensor/view.h"
 
 namespace coprime {
 
@@ -53,6 +55,9 @@ class GpuAllReduce {
 
   // The fused row: `in` is [norm.rows, norm.columns] bf16; its sum goes through add_norm_quant.h and nowhere else.
   void sum_norm_quant(cudaStream_t stream, const NormArguments& norm, const void* in);
+
+  // `in` is this rank's slot. Error(kUsage) when it is larger than an exact row takes, or no multiple of 16 bytes.
+  void gather(cudaStream_t stream, const GatherArguments& gather, const void* in);
 
   // Error(kLink) when a kernel of this rank ended without a sum: "rank 0 waited 750 ms for rank 2 ...". The same error
   // until the rebuild. Costs a load.
@@ -87,5 +92,7 @@ class GpuAllReduce {
 
 // A norm after any other all-reduce, the same bits as the fused one's.
 void add_norm_quant(cudaStream_t stream, const NormArguments& norm, const void* sums);
+// A gate's epilogue in f32, the bits of Device::add_norm. `sums` has no gaps.
+void add_norm_rows(cudaStream_t stream, const float* sums, View residual, const float* weight, float eps, View normed);
 
 }  // namespace coprime

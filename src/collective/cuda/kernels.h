@@ -1,6 +1,7 @@
 // The kernels, by what they take. Each is told apart by its arguments, which launch() hands on by address:
 //   sum kernels          (GpuWorld, const void* in, void* out, int64_t count); count in 16-byte words, of wht6 elements
 //   push_norm_quant      (GpuWorld, const void* in, NormArguments)
+//   gather               (GpuWorld, const void* in, GatherArguments)
 //   add_norm_quant       (const void* sums, NormArguments)
 //   add_norm_rows        (const float* sums, FloatRows residual, const float* weight, float eps, FloatRows normed,
 //                        int64_t columns)
@@ -27,6 +28,7 @@ Kernel wht6_kernel_for(DType type);
 Kernel push_norm_quant_kernel_for(int world, int64_t columns);
 Kernel add_norm_quant_kernel_for(int64_t columns);
 Kernel add_norm_rows_kernel_for();
+Kernel gather_kernel_for();
 
 // Of a new slab: empty words into its payload (uint4* words, int64_t count); (GpuWorld, uint32_t mark) leave a mark in
 // every peer's control page; (GpuWorld, uint32_t mark, uint32_t* wrong) a bit for each rank whose mark is not here, or

@@ -16,4 +16,9 @@ struct NormArguments {
   float* scales = nullptr;     // by row
 };
 
+struct FloatRows {
+  float* data = nullptr;
+  int64_t stride = 0;  // elements
+};
+
 }  // namespace coprime

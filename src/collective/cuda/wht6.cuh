@@ -189,7 +189,7 @@ __device__ inline void fold_chunk(const GpuWorld& world, int half, int64_t chunk
 }
 
 template <class Type>
-__global__ void __launch_bounds__(256)
+__global__ void __launch_bounds__(128)
     wht6_kernel(const __grid_constant__ GpuWorld world, const uint4* in, uint4* out, int64_t elements) {
   const int64_t chunks = wht6_chunks(elements);
   const int warp = static_cast<int>(threadIdx.x / 32), warps = static_cast<int>(blockDim.x / 32);
