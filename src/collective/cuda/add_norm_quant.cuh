@@ -25,25 +25,18 @@ __device__ inline NormInputs fetch_norm_inputs(const NormArguments& norm, int64_
 }
 
 // All threads' values: lanes pairwise, then the warps' values likewise. `shared` has 32 floats that nobody else uses
-// meanwhile.
-template <class Join>
-__device__ inline float join_threads(float value, float* shared, const Join& join) {
+// meanwhile. `barrier()` is the block's.
+template <class Join, class Barrier>
+__device__ inline float join_threads(float value, float* shared, const Join& join, const Barrier& barrier) {
 #pragma unroll
   for (int apart = 16; apart > 0; apart /= 2) value = join(value, __shfl_xor_sync(0xffffffff, value, apart));
   const unsigned lane = threadIdx.x % 32;
   if (lane == 0) shared[threadIdx.x / 32] = value;
-  __syncthreads();
+  barrier();
   value = lane < blockDim.x / 32 ? shared[lane] : 0;
 #pragma unroll
   for (int apart = 16; apart > 0; apart /= 2) value = join(value, __shfl_xor_sync(0xffffffff, value, apart));
   return value;
-}
-
-__device__ inline float add_threads(float value, float* shared) {
-  return join_threads(value, shared, [](float a, float b) { return __fadd_rn(a, b); });
-}
-__device__ inline float largest_of_threads(float value, float* shared) {
-  return join_threads(value, shared, [](float a, float b) { return fmaxf(a, b); });
 }
 
 // value / scale rounded to nearest, given 1 / scale rounded to nearest: the quotient's guess is within a unit of its
@@ -55,10 +48,11 @@ __device__ inline float divide_by_scale(float value, float scale, float reciproc
 }
 
 // sums[j] are the row's columns of group threadIdx.x + j * blockDim.x, in bf16. By all threads of a block of
-// norm_threads(columns).
+// norm_threads(columns). False, with nothing written, where some thread's sums are given up. A block that goes on to
+// another row needs a barrier between the two.
 template <int kGroups>
-__device__ inline void add_norm_quant_row(const NormArguments& norm, int64_t row, const uint4 (&sums)[kGroups],
-                                          const NormInputs (&inputs)[kGroups]) {
+__device__ inline bool add_norm_quant_row(const NormArguments& norm, int64_t row, const uint4 (&sums)[kGroups],
+                                          const NormInputs (&inputs)[kGroups], bool given_up) {
   __shared__ float shared[2][32];
   const int64_t groups = norm.columns / 8;
   float values[kGroups][8];
@@ -75,10 +69,19 @@ __device__ inline void add_norm_quant_row(const NormArguments& norm, int64_t row
       values[j][i] = __fadd_rn(values[j][i], residual[i]);
       squares = __fadd_rn(squares, __fmul_rn(values[j][i], values[j][i]));
     }
-    reinterpret_cast<uint4*>(norm.residual)[row * groups + group] = narrow<Bf16>(values[j]);
   }
-  if (norm.weight == nullptr) return;
-  const float mean = __fdiv_rn(add_threads(squares, shared[0]), static_cast<float>(norm.columns));
+  bool any_given_up = false;
+  const float all_squares = join_threads(
+      squares, shared[0], [](float a, float b) { return __fadd_rn(a, b); },
+      [&] { any_given_up = __syncthreads_or(given_up) != 0; });
+  if (any_given_up) return false;
+#pragma unroll
+  for (int j = 0; j < kGroups; ++j) {
+    const int64_t group = threadIdx.x + int64_t{j} * blockDim.x;
+    if (group < groups) reinterpret_cast<uint4*>(norm.residual)[row * groups + group] = narrow<Bf16>(values[j]);
+  }
+  if (norm.weight == nullptr) return true;
+  const float mean = __fdiv_rn(all_squares, static_cast<float>(norm.columns));
   const float inverse = __fdiv_rn(1.0f, __fsqrt_rn(__fadd_rn(mean, norm.eps)));
   float largest = 0;
 #pragma unroll
@@ -97,7 +100,11 @@ __device__ inline void add_norm_quant_row(const NormArguments& norm, int64_t row
     for (int i = 0; i < 8; ++i) largest = fmaxf(largest, fabsf(values[j][i]));
   }
   if (norm.codes != nullptr) {
-    const float scale = fmaxf(__fdiv_rn(largest_of_threads(largest, shared[1]), 448.0f), __fdiv_rn(1.0f, 448.0f * 512));
+    const float scale =
+        fmaxf(__fdiv_rn(join_threads(
+                            largest, shared[1], [](float a, float b) { return fmaxf(a, b); }, [] { __syncthreads(); }),
+                        448.0f),
+              __fdiv_rn(1.0f, 448.0f * 512));
     const float reciprocal = __frcp_rn(scale);
     if (threadIdx.x == 0) norm.scales[row] = scale;
 #pragma unroll
@@ -115,7 +122,7 @@ __device__ inline void add_norm_quant_row(const NormArguments& norm, int64_t row
           make_uint2(pairs[0] | pairs[1] << 16, pairs[2] | pairs[3] << 16);
     }
   }
-  __syncthreads();  // `shared` is free for the block's next row
+  return true;
 }
 
 }  // namespace coprime

@@ -11,13 +11,16 @@ template <int kMost, int kGroups>
 __global__ void __launch_bounds__(kMaxNormThreads)
     push_norm_quant_kernel(const __grid_constant__ GpuWorld world, const uint4* in, const NormArguments norm) {
   const int64_t groups = norm.columns / 8;
+  const int64_t first =
+      blockIdx.x * groups + threadIdx.x;  // this thread's first word, on its way while the call is read
+  const uint4 first_own = threadIdx.x < groups && blockIdx.x < norm.rows ? in[first] : uint4{};
   const Launch launch = begin_launch(world);
   if (launch.aborted) return end_aborted(world, launch.call);
   const int half = half_of<PushVariant::kShipped>(launch.call);
   for (int64_t row = blockIdx.x; row < norm.rows; row += gridDim.x) {
     for (int64_t group = threadIdx.x; group < groups; group += blockDim.x) {
       const int64_t word = row * groups + group;
-      push_to_all<kMost>(world, half, word, in[word]);
+      push_to_all<kMost>(world, half, word, word == first ? first_own : in[word]);
     }
   }
   count_launch(world, launch.call);
@@ -43,8 +46,8 @@ __global__ void __launch_bounds__(kMaxNormThreads)
       given_up = !collect<kMost>(world, half, row * groups + group, own[j], patience, terms);
       sums[j] = sum_in_rank_order<Bf16, kMost>(terms, world.world);
     }
-    if (__syncthreads_or(given_up)) return count_bail_out(world, launch.call);
-    add_norm_quant_row<kGroups>(norm, row, sums, inputs);
+    if (!add_norm_quant_row<kGroups>(norm, row, sums, inputs, given_up)) return count_bail_out(world, launch.call);
+    if (row + gridDim.x < norm.rows) __syncthreads();
   }
 }
 
@@ -63,7 +66,8 @@ __global__ void __launch_bounds__(kMaxNormThreads)
       sums[j] = all_sums[row * groups + group];
       inputs[j] = fetch_norm_inputs(norm, row, group);
     }
-    add_norm_quant_row<kGroups>(norm, row, sums, inputs);
+    add_norm_quant_row<kGroups>(norm, row, sums, inputs, false);
+    if (row + gridDim.x < norm.rows) __syncthreads();
   }
 }
 
