@@ -21,7 +21,7 @@ struct GpuPort {
 struct GpuPairFigures {  // ranks `from` < `to`
   int from = 0, to = 0;
   bool same_gpu = false;     // they share one: its memory's figures, no link's
-  bool peer_access = false;  // written and read back both ways; else nothing below is known
+  bool peer_access = false;  // what each pushed came, and each saw the other's flag; else nothing below is known
   double push_gb_s = 0, push_back_gb_s = 0;
   double duplex_efficiency = 0;  // both at once over the sum of each alone
   double round_trip_us = 0;      // of a flag
