@@ -105,7 +105,7 @@ void run_rank(const Options& options, const testing::TestWorld& world, int rank,
   const auto device = make_cpu_device({.progress = &world.progress().counter(rank)});
   ModelWeights weights = load_weights(Checkpoint::open(options.model), plan, rank, *device);
   PhaseRecorder recorder;
-  Communicator communicator(world.join(rank, settings));
+  HostCommunicator communicator(world.join(rank, settings), *device);
   communicator.observe(recorder);
   const int pages = options.steps / kPageTokens + 1;
   Decoder decoder(plan, rank, *device, communicator, std::move(weights), {.max_rows = 1, .pages = pages, .slots = 1});

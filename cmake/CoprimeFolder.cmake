@@ -5,19 +5,22 @@
 # into the tests alone.
 # A test whose suite is named *Soak* carries the label `soak`.
 # Of a folder PART among the optional parts, everything but PART_stub.cpp is built where COPRIME_HAS_PART is true, and
-# PART_stub.cpp alone where it is not.
+# PART_stub.cpp alone where it is not (none is needed where nothing outside of the part uses it).
+# A .cu file is built by nvcc.
 option(COPRIME_TESTS "Build the tests" ON)
 
 function(coprime_folder name)
   cmake_parse_arguments(ARG "" "" "DEPS;TEST_DEPS;OPTIONAL_PARTS" ${ARGN})
-  file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/${name}/*.cpp)
+  file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/${name}/*.cpp ${PROJECT_SOURCE_DIR}/src/${name}/*.cu)
   foreach(part ${ARG_OPTIONAL_PARTS})
     set(stub ${PROJECT_SOURCE_DIR}/src/${name}/${part}/${part}_stub.cpp)
     if(COPRIME_HAS_${part})
       list(REMOVE_ITEM sources ${stub})
     else()
       list(FILTER sources EXCLUDE REGEX "/src/${name}/${part}/")
-      list(APPEND sources ${stub})
+      if(EXISTS ${stub})
+        list(APPEND sources ${stub})
+      endif()
     endif()
   endforeach()
   set(tests ${sources})
@@ -25,6 +28,13 @@ function(coprime_folder name)
   list(FILTER sources EXCLUDE REGEX "((_test|/main)\\.cpp|/testing/[^/]*)$")
   if(NOT sources)
     return()
+  endif()
+  set(cuda_sources ${sources})
+  list(FILTER cuda_sources INCLUDE REGEX "\\.cu$")
+  list(FILTER sources EXCLUDE REGEX "\\.cu$")
+  if(cuda_sources)
+    coprime_cuda_objects(objects ${cuda_sources})
+    list(APPEND sources ${objects})
   endif()
 
   set(deps)

@@ -1,5 +1,6 @@
 // coprime link: measures the links of a world, whose ranks run on this host and on others, and prints tables or one
-// JSON object. Figures of transfers that failed or came out wrong are printed, too, before the error.
+// JSON object; with --gpu, what joins this host's GPUs. Figures of transfers that failed or came out wrong are printed,
+// too, before the error.
 #include "tools/link.h"
 
 #include <algorithm>
@@ -11,6 +12,7 @@
 #include "cli/outputs.h"
 #include "geometry/shard_plan.h"
 #include "model/gates.h"
+#include "tools/gpu_link.h"
 
 namespace coprime {
 namespace {
@@ -34,9 +36,15 @@ std::vector<int64_t> sizes_of(const LinkSettings& settings, const GateSchedule& 
   return {sizes.begin(), sizes.end()};
 }
 
+void run_gpu_link(const LinkSettings& settings) {
+  const GpuLinkFigures figures = measure_gpu_links({.ranks = settings.ranks.ranks.value_or(0)});
+  print(settings.json ? gpu_link_json(figures) + "\n" : gpu_link_text(figures));
+}
+
 }  // namespace
 
 void run_link(const LinkSettings& settings) {
+  if (settings.gpu) return run_gpu_link(settings);
   const RemoteOptions remote = settings.ranks.remote_options();
   const int ranks = settings.ranks.count(remote, 2);
   if (ranks < 2) fail(ErrorKind::kUsage, "one rank has no links: give --ranks 2 or more");

@@ -240,6 +240,8 @@ void add_link_flags(CLI::App& app, LinkSettings& s) {
       ->capture_default_str();
   add(app, "--model", s.model, "also say what a token of this checkpoint costs in gates");
   add(app, "--exact", s.exact, "of --model: in exact mode");
+  add(app, "--gpu", s.gpu, "measure what joins this host's GPUs instead; --ranks: one for each GPU if it is not given")
+      ->excludes("--sizes", "--model", "--exact", "--repeat", "--link");
   add(app, "--json", s.json, "one JSON object instead of the tables");
 }
 

@@ -112,7 +112,7 @@ struct LinkSettings {
   std::string model;
   int repeat = 500;
   std::vector<std::string> sizes;  // "16K", "1M", or bytes
-  bool exact = false, json = false;
+  bool exact = false, json = false, gpu = false;
 };
 
 struct BenchSettings {

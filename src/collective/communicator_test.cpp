@@ -52,7 +52,7 @@ std::vector<float> norm_weights(int64_t columns) {
 uint64_t hash_of(std::span<const float> values, uint64_t seed) { return hash_bytes(std::as_bytes(values), seed); }
 
 // Runs one step after another and hashes all residuals and norms.
-uint64_t run_steps(Communicator& communicator, Device& device, int64_t columns, std::span<const int> rows_of_step) {
+uint64_t run_steps(Communicator& communicator, int64_t columns, std::span<const int> rows_of_step) {
   const std::vector<float> weights = norm_weights(columns);
   uint64_t hash = 0;
   for (size_t step = 0; step < rows_of_step.size(); ++step) {
@@ -64,7 +64,7 @@ uint64_t run_steps(Communicator& communicator, Device& device, int64_t columns, 
       for (int64_t i = 0; i < rows * columns; ++i)
         slot.data[i] = element(static_cast<int>(step), entry, communicator.rank(), i);
       const bool last = entry == 2 * kLayers;
-      communicator.reduce(device, entry, rows,
+      communicator.reduce(entry, rows,
                           {.residual = make_view(residual.data(), rows, columns),
                            .norm_weight = last ? nullptr : weights.data(),
                            .eps = kEps,
@@ -118,8 +118,8 @@ TEST_P(Communicators, all_threads_hold_the_sum_in_rank_order) {
   const uint64_t expected = expected_hash(ranks, kColumns, kRowsOfStep);
   run_threads(ranks, [&](int rank) {
     const auto device = make_reference_device();
-    Communicator communicator(world.join(rank));
-    EXPECT_EQ(run_steps(communicator, *device, kColumns, kRowsOfStep), expected) << "rank " << rank;
+    HostCommunicator communicator(world.join(rank), *device);
+    EXPECT_EQ(run_steps(communicator, kColumns, kRowsOfStep), expected) << "rank " << rank;
     EXPECT_EQ(communicator.statistics().gates, std::size(kRowsOfStep) * schedule.size());
   });
 }
@@ -131,8 +131,8 @@ TEST_P(Communicators, all_processes_hold_the_sum_in_rank_order) {
   const uint64_t expected = expected_hash(ranks, kColumns, kRowsOfStep);
   const auto statuses = run_processes(ranks, [&](int rank) {
     const auto device = make_reference_device();
-    Communicator communicator(world.join(rank));
-    return run_steps(communicator, *device, kColumns, kRowsOfStep) == expected ? 0 : 1;
+    HostCommunicator communicator(world.join(rank), *device);
+    return run_steps(communicator, kColumns, kRowsOfStep) == expected ? 0 : 1;
   });
   EXPECT_EQ(statuses, std::vector<int>(static_cast<size_t>(ranks)));
 }
@@ -149,7 +149,7 @@ TEST_P(Communicators, gathers_parts_of_unequal_size) {
   for (int rank = 0; rank < ranks; ++rank) parts.push_back({20 * int64_t{ranks - 1 - rank}, rank});
   run_threads(ranks, [&](int rank) {
     const auto device = make_reference_device();
-    Communicator communicator(world.join(rank));
+    HostCommunicator communicator(world.join(rank), *device);
     communicator.hash_gates(true);
     for (int step = 0; step < 3; ++step) {
       communicator.begin_step(kRows, kRows);
@@ -159,7 +159,7 @@ TEST_P(Communicators, gathers_parts_of_unequal_size) {
           for (int64_t c = 0; c < rank; ++c) slot.row(row)[c] = element(step, entry, rank, row * 100 + c);
         }
         std::vector<float> out(static_cast<size_t>(kRows * (columns + 3)), -1.0f), expected = out;
-        communicator.all_gather(*device, entry, kRows, parts, {out.data(), kRows, columns, columns + 3});
+        communicator.all_gather(entry, kRows, parts, {out.data(), kRows, columns, columns + 3});
         for (int peer = 0; peer < ranks; ++peer) {
           for (int64_t row = 0; row < kRows; ++row) {
             for (int64_t c = 0; c < peer; ++c) {
@@ -190,8 +190,8 @@ INSTANTIATE_TEST_SUITE_P(All, Communicators, ::testing::ValuesIn(all_cases()), [
 TEST(Communicator, a_world_of_one_needs_no_link) {
   const GateSchedule schedule = make_schedule(kColumns, 512);
   const auto device = make_reference_device();
-  Communicator communicator(lone_exchange(schedule));
-  EXPECT_EQ(run_steps(communicator, *device, kColumns, kRowsOfStep), expected_hash(1, kColumns, kRowsOfStep));
+  HostCommunicator communicator(lone_exchange(schedule), *device);
+  EXPECT_EQ(run_steps(communicator, kColumns, kRowsOfStep), expected_hash(1, kColumns, kRowsOfStep));
   EXPECT_EQ(communicator.statistics().time_ns, 0);
 }
 
@@ -206,13 +206,13 @@ TEST(Communicator, sums_by_owners_have_the_bits_of_sums_at_all) {
     run_threads(kRanks, [&](int rank) {
       const auto device = make_reference_device();
       const std::vector<float> weights = norm_weights(kColumns);
-      Communicator communicator(world.join(rank));
+      HostCommunicator communicator(world.join(rank), *device);
       const auto step = [&](int first, int rows, std::vector<float>& residual, std::vector<float>& normed) {
         communicator.begin_step(rows, rows);
         for (int entry = 0; entry < 1 + 2 * kLayers; ++entry) {
           const View slot = communicator.slot(entry, rows);
           for (int64_t i = 0; i < rows * kColumns; ++i) slot.data[i] = element(0, entry, rank, first * kColumns + i);
-          communicator.reduce(*device, entry, rows,
+          communicator.reduce(entry, rows,
                               {make_view(residual.data() + first * kColumns, rows, kColumns), weights.data(), kEps,
                                make_view(normed.data() + first * kColumns, rows, kColumns)});
         }
@@ -234,9 +234,9 @@ TEST(Communicator, the_hashes_of_all_gates_are_equal_on_all_ranks_and_links) {
     const TestWorld world(link, kRanks, schedule);
     run_threads(kRanks, [&](int rank) {
       const auto device = make_reference_device();
-      Communicator communicator(world.join(rank));
+      HostCommunicator communicator(world.join(rank), *device);
       communicator.hash_gates(true);
-      run_steps(communicator, *device, kColumns, std::array{1, 512});
+      run_steps(communicator, kColumns, std::array{1, 512});
       const auto gates = communicator.gate_hashes();
       hashes[static_cast<size_t>(rank + (link == Link::kTcp ? kRanks : 0))] = {gates.begin(), gates.end()};
     });
@@ -250,9 +250,9 @@ TEST(Communicator, statistics_count_gates_bytes_and_time) {
   const TestWorld world(Link::kShm, 3, schedule);
   run_threads(3, [&](int rank) {
     const auto device = make_reference_device();
-    Communicator communicator(world.join(rank));
+    HostCommunicator communicator(world.join(rank), *device);
     const int64_t begin_ns = now_ns();
-    run_steps(communicator, *device, kColumns, std::array{2, 300});
+    run_steps(communicator, kColumns, std::array{2, 300});
     const int64_t all_ns = now_ns() - begin_ns;
     const GateStatistics& statistics = communicator.statistics();
     EXPECT_EQ(statistics.gates, 10u);
@@ -276,10 +276,10 @@ TEST(GateObserver, sees_each_gates_phases_one_right_behind_the_other) {
   const TestWorld world(Link::kShm, 3, schedule);
   run_threads(3, [&](int rank) {
     const auto device = make_reference_device();
-    Communicator communicator(world.join(rank));
+    HostCommunicator communicator(world.join(rank), *device);
     Watcher watcher;
     communicator.observe(watcher);
-    run_steps(communicator, *device, kColumns, std::array{2, 300});  // pushed to all, then summed by owners
+    run_steps(communicator, kColumns, std::array{2, 300});  // pushed to all, then summed by owners
 
     const auto entries = static_cast<int>(schedule.size());
     ASSERT_EQ(watcher.asked.size(), 2 * schedule.size());
@@ -307,7 +307,8 @@ TEST(GateObserver, sees_each_gates_phases_one_right_behind_the_other) {
 }
 
 TEST(GateObserver, sees_a_gate_before_its_order_is_checked) {
-  Communicator communicator(lone_exchange(make_schedule(kColumns, 4)));
+  const auto device = make_reference_device();
+  HostCommunicator communicator(lone_exchange(make_schedule(kColumns, 4)), *device);
   Watcher watcher;
   communicator.observe(watcher);
   communicator.begin_step(1, 1);
@@ -330,10 +331,10 @@ template <class Body>
 std::string sticky_error(Body&& body) {
   const GateSchedule schedule = make_schedule(kColumns, 4);
   const auto device = make_reference_device();
-  Communicator communicator(lone_exchange(schedule));
+  HostCommunicator communicator(lone_exchange(schedule), *device);
   std::string text;
   try {
-    body(communicator, *device);
+    body(communicator);
   } catch (const Error& error) {
     text = error.what();
   }
@@ -346,35 +347,35 @@ std::string sticky_error(Body&& body) {
   return text;
 }
 
-void reduce_one(Communicator& communicator, Device& device, int entry, int rows) {
+void reduce_one(Communicator& communicator, int entry, int rows) {
   std::vector<float> residual(static_cast<size_t>(rows * kColumns));
-  communicator.reduce(device, entry, rows, {.residual = make_view(residual.data(), rows, kColumns)});
+  communicator.reduce(entry, rows, {.residual = make_view(residual.data(), rows, kColumns)});
 }
 
 TEST(Communicator, gates_out_of_order_are_refused) {
-  EXPECT_EQ(sticky_error([](Communicator& c, Device&) { c.slot(0, 1); }),
+  EXPECT_EQ(sticky_error([](Communicator& c) { c.slot(0, 1); }),
             "gate order broke: gate EMBED comes where a new step is next");
-  EXPECT_EQ(sticky_error([](Communicator& c, Device&) {
+  EXPECT_EQ(sticky_error([](Communicator& c) {
               c.begin_step(1, 1);
               c.slot(2, 1);
             }),
             "gate order broke: layer 0 gate FFN comes where gate EMBED is next");
-  EXPECT_EQ(sticky_error([](Communicator& c, Device& device) {
+  EXPECT_EQ(sticky_error([](Communicator& c) {
               c.begin_step(1, 1);
               c.slot(0, 1);
-              reduce_one(c, device, 0, 1);
+              reduce_one(c, 0, 1);
               c.begin_step(1, 1);
             }),
             "gate order broke: a step begins where layer 0 gate ATTN of the last one is still to come");
-  EXPECT_EQ(sticky_error([](Communicator& c, Device& device) {
+  EXPECT_EQ(sticky_error([](Communicator& c) {
               c.begin_step(1, 1);
-              reduce_one(c, device, 0, 1);
+              reduce_one(c, 0, 1);
             }),
             "gate order broke: entry 0 with 1 rows comes after the slot of entry 0 with -1");
-  EXPECT_EQ(sticky_error([](Communicator& c, Device& device) {
+  EXPECT_EQ(sticky_error([](Communicator& c) {
               c.begin_step(1, 1);
               c.slot(0, 2);
-              reduce_one(c, device, 0, 1);
+              reduce_one(c, 0, 1);
             }),
             "gate order broke: entry 0 with 1 rows comes after the slot of entry 0 with 2");
 }
@@ -385,11 +386,11 @@ TEST(Communicator, ranks_that_disagree_on_the_rows_find_out) {
     const TestWorld world(link, 2, schedule);
     run_threads(2, [&](int rank) {
       const auto device = make_reference_device();
-      Communicator communicator(world.join(rank));
+      HostCommunicator communicator(world.join(rank), *device);
       communicator.begin_step(1, 1);
       communicator.slot(0, 1 + rank);
       try {
-        reduce_one(communicator, *device, 0, 1 + rank);
+        reduce_one(communicator, 0, 1 + rank);
         FAIL() << "no error";
       } catch (const Error& error) {
         EXPECT_EQ(error.kind(), ErrorKind::kLink);
@@ -410,20 +411,20 @@ TEST(Communicator, an_error_of_the_exchange_comes_again) {
   const GateSchedule schedule = make_schedule(kColumns, 4);
   const TestWorld world(Link::kShm, 2, schedule);
   const auto device = make_reference_device();
-  Communicator communicator(world.join(0, world.settings(50)));
+  HostCommunicator communicator(world.join(0, world.settings(50)), *device);
   communicator.begin_step(1, 1);
   communicator.slot(0, 1);
   std::vector<float> residual(kColumns);
   const Epilogue epilogue = {.residual = make_view(residual.data(), 1, kColumns)};
   std::string first;
   try {
-    communicator.reduce(*device, 0, 1, epilogue);
+    communicator.reduce(0, 1, epilogue);
   } catch (const Error& error) {
     first = error.what();
   }
   EXPECT_EQ(first.find("rank 0 waited 50 ms for rank 1 at gate EMBED (sequence 1) over shm: "), 0u) << first;
   EXPECT_EQ(residual, std::vector<float>(kColumns));  // nothing was summed
-  EXPECT_THROW(communicator.reduce(*device, 0, 1, epilogue), Error);
+  EXPECT_THROW(communicator.reduce(0, 1, epilogue), Error);
   EXPECT_THROW(communicator.slot(0, 1), Error);
 }
 

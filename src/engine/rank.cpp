@@ -84,19 +84,23 @@ class Rank {
                                .no_ucx = links_->no_ucx(),
                                .cores = links_->host().usable()});
     const auto group = from_json<RankGroup>(message_text(front_.expect(MessageType::kGroup)));
-    make_links(group);
-    load(checkpoint, links_->threads(group), links_->cores(group));
+    std::unique_ptr<Exchange> exchange = make_links(group);
+    load(checkpoint, std::move(exchange), links_->threads(group), links_->cores(group));
     serve();
   }
 
  private:
   // New links, and all state of the last ones dropped.
-  void make_links(const RankGroup& group) {
+  std::unique_ptr<Exchange> make_links(const RankGroup& group) {
     epoch_ = group.epoch;
     communicator_.reset();
     std::unique_ptr<Exchange> exchange = links_->make(front_, group, schedule_, progress_);
     links_->tell(front_, *exchange);
-    communicator_.emplace(std::move(exchange));
+    return exchange;
+  }
+
+  void communicate(std::unique_ptr<Exchange> exchange) {
+    communicator_.emplace(std::move(exchange), *device_);
     communicator_->hash_gates(start_.hash_gates);
     recorder_.reset();
     if (start_.gate_profile) communicator_->observe(profile_.emplace());
@@ -105,7 +109,7 @@ class Rank {
     }
   }
 
-  void load(const Checkpoint& checkpoint, int threads, const CorePlan& plan) {
+  void load(const Checkpoint& checkpoint, std::unique_ptr<Exchange> exchange, int threads, const CorePlan& plan) {
     keep_to_node(plan);
     device_ = make_cpu_device({.isa = start_.isa,
                                .math = start_.math,
@@ -113,6 +117,7 @@ class Rank {
                                .threads = threads,
                                .cores = plan.cores,
                                .progress = &progress_->counter(rank_)});
+    communicate(std::move(exchange));
     ModelWeights weights = load_weights(checkpoint, *plan_, rank_, *device_,
                                         [&](const LocalTensor& tensor, std::unique_ptr<WeightSink> sink) {
                                           if (placement_.hooks.filter)
@@ -144,7 +149,7 @@ class Rank {
     while (true) {
       front_.receive_into(message, kAwakeUs);
       if (message.type == static_cast<uint32_t>(MessageType::kGroup)) {
-        make_links(from_json<RankGroup>(message_text(message)));
+        communicate(make_links(from_json<RankGroup>(message_text(message))));
         decoder_->forget_sequences();
       } else if (message.type == static_cast<uint32_t>(MessageType::kStep)) {
         if (const std::optional<RankFailure> failure = step(message.bytes)) {
@@ -199,7 +204,7 @@ class Rank {
   std::optional<GateProfile> profile_;
   std::optional<GateTrace> trace_;
   std::optional<StepRecorder> recorder_;  // from the first step that is to be traced
-  std::optional<Communicator> communicator_;
+  std::optional<HostCommunicator> communicator_;
   std::unique_ptr<Device> device_;
   std::optional<Decoder> decoder_;
   StepResult result_;

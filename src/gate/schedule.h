@@ -7,6 +7,8 @@
 #include <string_view>
 #include <vector>
 
+#include "tensor/dtype.h"
+
 namespace coprime {
 
 enum class GateKind : uint8_t {
@@ -29,6 +31,7 @@ struct GateEntry {
   int layer = 0;          // -1 for the embedding; of a trial the exchange's place in the schedule
   int64_t row_bytes = 0;  // of one rank's largest contribution
   int max_rows = 0;
+  DType type = DType::kF32;  // of a contribution: F32 or BF16
 };
 
 using GateSchedule = std::vector<GateEntry>;

@@ -169,7 +169,7 @@ void Decoder::embed(const StepBatch& batch) {
   device_.zero(residual);
   const View slot = communicator_.slot(0, static_cast<int>(rows_));
   device_.embed(weights_.model[TensorId::kEmbedding], batch.ids, plan_.vocab_rows(rank_).global, slot);
-  communicator_.reduce(device_, 0, static_cast<int>(rows_), epilogue(weights_.layers[0][TensorId::kInputNorm]));
+  communicator_.reduce(0, static_cast<int>(rows_), epilogue(weights_.layers[0][TensorId::kInputNorm]));
 }
 
 void Decoder::attention(int layer, int attention_layer) {

@@ -75,17 +75,15 @@ void OutputProjection::run(Device& device, Communicator& communicator, const Wei
   if (!exact_) {
     const LinearTask task{&weight, communicator.slot(first_entry_, rows)};
     device.linear(input, {&task, 1});
-    communicator.reduce(device, first_entry_, rows, epilogue);
+    communicator.reduce(first_entry_, rows, epilogue);
     return;
   }
   const View whole_input = make_view(gathered.data, rows, weight.input_columns());
-  communicator.all_gather(device, first_entry_, rows, inputs_, whole_input);
+  communicator.all_gather(first_entry_, rows, inputs_, whole_input);
   const LinearTask task{&weight, communicator.slot(first_entry_ + 1, rows).column_range(0, weight.rows)};
   device.linear(whole_input, {&task, 1});
   const View whole_output = make_view(sum.data, rows, epilogue.residual.columns);
-  communicator.all_gather(device, first_entry_ + 1, rows, outputs_, whole_output);
-  device.add_norm({&whole_output, 1}, epilogue.residual, epilogue.norm_weight, epilogue.eps, epilogue.normed);
-  communicator.hash_also(epilogue.normed);
+  communicator.all_gather(first_entry_ + 1, rows, outputs_, whole_output, &epilogue);
 }
 
 }  // namespace coprime
