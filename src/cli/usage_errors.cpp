@@ -47,15 +47,16 @@ std::string plain(const CLI::App& app, const std::string& text) {
 }  // namespace
 
 std::string usage_error(const CLI::App& app, const CLI::ParseError& error) {
+  std::string command;
+  const CLI::App* deepest = &app;
+  while (!deepest->get_subcommands().empty()) {
+    deepest = deepest->get_subcommands()[0];
+    command += deepest->get_name() + " ";
+  }
   // A word that nobody knows explains what is missing.
   const auto unknown = app.remaining(true);
   const std::string what =
-      unknown.empty() ? plain(app, error.what()) : fmt::format("{} is no flag or command here", unknown[0]);
-  std::string command;
-  for (const CLI::App* at = &app; !at->get_subcommands().empty();) {
-    at = at->get_subcommands()[0];
-    command += at->get_name() + " ";
-  }
+      unknown.empty() ? plain(*deepest, error.what()) : fmt::format("{} is no flag or command here", unknown[0]);
   return fmt::format("{} (coprime {}--help lists what there is)", printable(what), command);
 }
 

@@ -116,7 +116,6 @@ class Processor {
   struct InFlight {
     Moment end;
     Stream* stream = nullptr;  // of a fetch
-    OpRow row;
   };
   struct Drain {
     Moment end;
@@ -180,7 +179,7 @@ class Processor {
   void start_step(Stream& stream);
   bool run_dma_job();
   bool fetch(Stream& stream);
-  void in_flight(const DmaRun& run, Stream* stream, OpRow row);
+  void in_flight(const DmaRun& run, Stream* stream, uint32_t op, uint16_t line, OpKind kind, int64_t bytes);
 
   // Loops (processor_loops.cpp).
   template <class See>
@@ -220,6 +219,7 @@ class Processor {
   DmaPort dma_;
   Ring<DmaJob> dma_queue_;
   Ring<InFlight> in_flight_;
+  Ring<OpRow> in_flight_rows_;  // with a log
   Moment dma_end_;
 
   Ring<SoftmaxPv> softmax_pvs_;  // issued and not complete

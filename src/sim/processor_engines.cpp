@@ -254,15 +254,13 @@ bool Processor::fetch(Stream& stream) {
   if (!stream.stage_available()) return false;
   const bool stage_bound = stream.stage_bound() && stream.stage_free.time > composite.seen.time;
   const int64_t bytes = composite.step_bytes(context_.chip.pe.gemm, composite.fetched);
-  OpRow row;
-  row.op = context_.next_op(), row.line = composite.line, row.kind = OpKind::kFetch;
-  row.bytes = static_cast<uint64_t>(bytes);
-  const DmaRun run = dma_.run(row.op, stage_bound ? stream.stage_free : composite.seen,
+  const uint32_t op = context_.next_op();
+  const DmaRun run = dma_.run(op, stage_bound ? stream.stage_free : composite.seen,
                               stage_bound ? Cause::kBuffer : Cause::kIssue, bytes);
   stream.stage(stream.fetched++) = run.end;
   ++composite.fetched;
   ++totals_.fetches;
-  in_flight(run, &stream, row);
+  in_flight(run, &stream, op, composite.line, OpKind::kFetch, bytes);
   return true;
 }
 
@@ -276,17 +274,18 @@ bool Processor::run_dma_job() {
     return true;
   }
   dma_queue_.pop();
-  OpRow row;
-  row.op = job.op, row.line = job.line, row.kind = job.kind, row.bytes = static_cast<uint64_t>(job.bytes);
-  in_flight(dma_.run(job.op, job.seen, Cause::kIssue, job.bytes), nullptr, row);
+  in_flight(dma_.run(job.op, job.seen, Cause::kIssue, job.bytes), nullptr, job.op, job.line, job.kind, job.bytes);
   return true;
 }
 
-void Processor::in_flight(const DmaRun& run, Stream* stream, OpRow row) {
+void Processor::in_flight(const DmaRun& run, Stream* stream, uint32_t op, uint16_t line, OpKind kind, int64_t bytes) {
   totals_.dma += run.busy;
-  row.start = run.start, row.end = run.end.time, row.cause = run.cause, row.cause_op = run.cause_op, row.pe = index_;
-  in_flight_.push({run.end, stream, row});
+  in_flight_.push({run.end, stream});
   if (in_flight_.size() == 1) context_.events.push(run.end.time, EventKind::kDmaEnd, index_);
+  if (!context_.log) return;
+  OpRow& row = in_flight_rows_.push({});
+  row.start = run.start, row.end = run.end.time, row.cause = run.cause, row.cause_op = run.cause_op;
+  row.op = op, row.line = line, row.kind = kind, row.bytes = static_cast<uint64_t>(bytes), row.pe = index_;
 }
 
 void Processor::pump_dma() {
@@ -321,7 +320,10 @@ void Processor::on_dma_end() {
   const InFlight ended = in_flight_.front();
   in_flight_.pop();
   if (!in_flight_.empty()) context_.events.push(in_flight_.front().end.time, EventKind::kDmaEnd, index_);
-  context_.append(ended.row);
+  if (context_.log) {
+    context_.append(in_flight_rows_.front());
+    in_flight_rows_.pop();
+  }
   if (ended.stream) {
     ++ended.stream->arrived;
     return pump_gemm();
