@@ -17,7 +17,9 @@ HostMesh::HostMesh(const tl::Places& places, const QueueSizes& sizes) : places_(
   queues_.resize(count);
 }
 
-HostMesh::~HostMesh() = default;
+HostMesh::~HostMesh() {
+  for (const auto& worker : workers_) worker->drop_kernel();
+}
 
 void HostMesh::launch(tl::Place place, const std::string& kernel, tl::Hbm* hbm, const MakeKernel& make) {
   const auto index = static_cast<size_t>(places_.index_of(place));

@@ -115,6 +115,7 @@ struct RingArgs {
 
 template <class M>
 tl::Task send_first(M& tl, const RingArgs& args) {
+  const auto scope = tl.scratch_scope();
   const tl::Tensor x = co_await tl.full(args.rows, 16, 1);
   co_await tl.send(args.next, x);
   co_await tl.recv(args.previous, args.rows, 16, tl::Type::kF32);

@@ -29,6 +29,7 @@ class Worker {
   Worker(const Worker&) = delete;
 
   void launch(tl::Task kernel, tl::Tl<Worker>& tl) { kernel_ = std::move(kernel), tl_ = &tl; }
+  void drop_kernel() { kernel_ = {}; }  // its scopes end: while Tl still lives
 
   // Of tl::Tl.
   bool issue(tl::Command& command);

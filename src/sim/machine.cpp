@@ -24,7 +24,9 @@ Machine::Machine(const Chip& chip, int first_sip, int sips, OpLog* log, bool for
   network_.attach(processors_);
 }
 
-Machine::~Machine() = default;
+Machine::~Machine() {
+  for (const auto& processor : processors_) processor->drop_kernel();
+}
 
 uint32_t Machine::index_of(Place place) const {
   return static_cast<uint32_t>(((place.sip - first_sip_) * cubes_.size() + place.cube) * pes_.size() + place.pe);

@@ -50,6 +50,7 @@ class Processor {
   Processor(const Processor&) = delete;
 
   void launch(tl::Task kernel, tl::Tl<Processor>& tl);
+  void drop_kernel() { kernel_ = {}; }  // its scopes end: while Tl still lives
 
   // Of tl::Tl.
   bool issue(tl::Command& command);
