@@ -449,7 +449,7 @@ TEST(Link, measures_pairs_and_gates_and_what_a_token_costs) {
 
 TEST(Link, refuses_sizes_models_and_rank_counts_that_it_cannot_measure) {
   expect_refusal(run_program({"link", "--sizes", "4K,1x"}), 2, {"--sizes", "1x"});
-  expect_refusal(run_program({"link", "--sizes", "6"}), 2, {"--sizes", "multiples of 4"});
+  expect_refusal(run_program({"link", "--sizes", "6"}), 2, {"--sizes", "no multiple of 4"});
   expect_refusal(run_program({"link", "--ranks", "1"}), 2, {"--ranks"});
   expect_refusal(run_program({"link", "--remote", "1"}), 2, {"--listen"});
   expect_refusal(run_program({"link", "--ranks", "2", "--remote", "3", "--listen", "127.0.0.1:1"}), 2,
