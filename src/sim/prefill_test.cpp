@@ -157,38 +157,71 @@ TEST(RingPrefill, AWholePromptComputes36StepsAndSkips28) {
   EXPECT_EQ(result.totals.pes.issued[static_cast<size_t>(Op::kMask)], 8u * 64);
 }
 
-// The setting of the closed form: nothing takes time but products and links, and slice i lies at ring position i.
-TEST(RingPrefill, MakespanIsThatOfTheClosedForm) {
+// Nothing takes time but products and links.
+Chip bare_chip(int pes) {
   Chip chip = ahbm_chip();
   chip.contention = false;
-  chip.pes = 1;
+  chip.pes = pes;
   chip.pe.ps_per_cycle = 1;
   chip.pe.issue = {};
   chip.pe.math = {1 << 30, 0, 1, 64, false};
   chip.pe.gemm.fill_cycles = chip.pe.gemm.drain_cycles = 0;
   chip.pe.dma.hbm_gb_s = 1'000'000'000, chip.pe.dma.latency_ps = 0;
-  chip.ipcq.cube = {1, 0};
-  chip.ipcq.slots = 1 << 20;
-  const int64_t steps_of_b = 2 * (128 / 64) * (64 / 32), bytes = 2 * 64 * 128 * 2;
-  const Tick transfer = static_cast<Tick>(bytes) * 1000;
+  chip.ipcq.cube = chip.ipcq.pe = {1, 0};
+  chip.ipcq.slots = 64;
+  return chip;
+}
+constexpr Tick kTileBytes = 2 * 64 * 128 * 2;                          // of K and V
+constexpr int64_t kSubtiles = 2 * (128 / 64) * (64 / 32) * (64 / 32);  // of a fold of 64 rows
+
+// Of chunk `chunk`; slice i lies at ring position i.
+Tick makespan(const Chip& chip, int cubes, int chunk) {
+  RunSpec spec = ring_spec(cubes, static_cast<int>(chip.pes));
+  const int64_t positions = 64 * chip.pes;
+  spec.query_begin = chunk * positions, spec.query_end = spec.query_begin + positions;
+  tl::Launch launch = tl::make_launch({1, {4, 4}, attention::pe_mesh(spec.pes)}, spec);
+  Machine machine(chip, 0, 1, nullptr, true);
+  for (tl::Part& part : launch.programs[0].parts) {
+    auto& args = std::get<tl::RingPrefillArgs>(part.args);
+    for (int i = 0; i < cubes; ++i) args.cubes.blocks[static_cast<size_t>(i)] = i;
+    machine.launch(part.place, "prefill", nullptr,
+                   [&](tl::Tl<Processor>& tl) { return tl::start_kernel(tl, part.args); });
+  }
+  return machine.run().end.time;
+}
+
+TEST(RingPrefill, MakespanIsThatOfTheClosedForm) {
+  Chip chip = bare_chip(1);
+  const Tick transfer = kTileBytes * 1000;
   for (const Tick compute : {transfer / 2, transfer, transfer * 2}) {
-    chip.pe.gemm.subtile_cycles = static_cast<int64_t>(compute) / (steps_of_b * 2);  // 64 rows: two tiles of A
-    const Tick block = static_cast<Tick>(chip.pe.gemm.subtile_cycles * steps_of_b * 2);
+    chip.pe.gemm.subtile_cycles = static_cast<int64_t>(compute) / kSubtiles;
+    const Tick block = static_cast<Tick>(chip.pe.gemm.subtile_cycles * kSubtiles);
     for (int chunk = 0; chunk < 8; ++chunk) {
-      RunSpec spec = ring_spec(8, 1);
-      spec.query_begin = chunk * 64, spec.query_end = spec.query_begin + 64;
-      tl::Launch launch = tl::make_launch({1, {4, 4}, {1, 1}}, spec);
-      Machine machine(chip, 0, 1, nullptr, true);
-      for (tl::Part& part : launch.programs[0].parts) {
-        auto& args = std::get<tl::RingPrefillArgs>(part.args);
-        for (int i = 0; i < 8; ++i) args.cubes.blocks[static_cast<size_t>(i)] = i;
-        machine.launch(part.place, "prefill", nullptr,
-                       [&](tl::Tl<Processor>& tl) { return tl::start_kernel(tl, part.args); });
-      }
       const Tick expected =
           static_cast<Tick>(7 - chunk) * transfer + static_cast<Tick>(chunk) * std::max(block, transfer) + block;
       // A MATH operation takes a tick, and DMA a few.
-      EXPECT_NEAR(static_cast<double>(machine.run().end.time), static_cast<double>(expected), 500) << chunk;
+      EXPECT_NEAR(static_cast<double>(makespan(chip, 8, chunk)), static_cast<double>(expected), 500) << chunk;
+    }
+  }
+}
+
+// With 8 PEs a step takes the longest of its transfer between CUBEs, its 8 folds and its 7 hops among the PEs; the last
+// chunk computes in every step.
+TEST(RingPrefill, AStepTakesTheLongestOfComputeTransferAndSpread) {
+  for (const int64_t compute_us : {1, 30, 100}) {
+    for (const int64_t hop_gb_s : {1, 4}) {
+      for (const int64_t transfer_gb_s : {1, 50}) {
+        Chip chip = bare_chip(8);
+        chip.pe.gemm.subtile_cycles = compute_us * 1'000'000 / kSubtiles;
+        chip.ipcq.pe.gb_s = hop_gb_s, chip.ipcq.cube.gb_s = transfer_gb_s;
+        const Tick fold = static_cast<Tick>(chip.pe.gemm.subtile_cycles * kSubtiles);
+        const Tick hop = kTileBytes * 1000 / static_cast<Tick>(hop_gb_s);
+        const Tick transfer = kTileBytes * 1000 / static_cast<Tick>(transfer_gb_s);
+        const Tick folds = 7 * std::max(fold, hop) + fold;
+        const Tick expected = 3 * std::max(folds, transfer) + folds;
+        const double measured = static_cast<double>(makespan(chip, 4, 3));
+        EXPECT_NEAR(measured / static_cast<double>(expected), 1, 1e-3) << fold << " " << hop << " " << transfer;
+      }
     }
   }
 }

@@ -38,8 +38,10 @@ class Processor {
   // Of a tensor: counters that must have reached these values. 0: nothing to wait for.
   struct Use {
     uint32_t made = 0;  // of the counter made_by, for the tensor to be there
-    uint8_t made_by = kMathEnded, port = 0;
-    uint32_t math = 0, composites = 0, softmax_steps = 0, softmax_pvs = 0, dma = 0, sent = 0;  // who reads or writes it
+    uint8_t made_by = kMathEnded;
+    uint16_t ports = 0;  // a bit for each port that it was sent through
+    uint32_t math = 0, composites = 0, softmax_steps = 0, softmax_pvs = 0, dma = 0;  // who reads or writes it
+    std::array<uint32_t, kPortsOfPe> sent = {};                                      // by port
 
     void inherit(const Use& other) { math = std::max(math, other.math); }  // nothing else outlives a scope
   };
@@ -138,6 +140,7 @@ class Processor {
   }
   bool need_made(const Use& use) { return need(use.made_by, use.made); }
   bool need_made_for_math(const Use& use) { return use.made_by == kMathEnded || need_made(use); }
+  bool need_sent(const Use& use);
   bool need_engines_done(const Use& use);  // but MATH
   bool need_all_done(const Use& use) { return need(kMathEnded, use.math) && need_engines_done(use); }
   bool await_end(int counter, uint32_t value);  // of what has just been issued

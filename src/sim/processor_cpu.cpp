@@ -1,6 +1,10 @@
 // The CPU of a PE: what it waits for before an operation, and handing it to an engine.
 #include "sim/processor.h"
 
+#include <algorithm>
+#include <bit>
+#include <ranges>
+
 namespace coprime::sim {
 
 Processor::Processor(Context& context, Network& network, uint32_t index, Place place)
@@ -91,15 +95,24 @@ void Processor::spend_issue(const tl::Command& command) {
   ++totals_.issued[op];
 }
 
+bool Processor::need_sent(const Use& use) {
+  for (unsigned ports = use.ports; ports != 0; ports &= ports - 1) {
+    const int port = std::countr_zero(ports);
+    if (!need(kSent + port, use.sent[static_cast<size_t>(port)])) return false;
+  }
+  return true;
+}
+
 bool Processor::need_engines_done(const Use& use) {
   return need(kCompositesEnded, use.composites) && need(kSoftmaxStepsEnded, use.softmax_steps) &&
-         need(kSoftmaxPvEnded, use.softmax_pvs) && need(kDmaEnded, use.dma) && need(kSent + use.port, use.sent);
+         need(kSoftmaxPvEnded, use.softmax_pvs) && need(kDmaEnded, use.dma) && need_sent(use);
 }
 
 bool Processor::busy(const Use& use) const {
   return reached_[kCompositesEnded] < use.composites || reached_[kSoftmaxStepsEnded] < use.softmax_steps ||
          reached_[kSoftmaxPvEnded] < use.softmax_pvs || reached_[kDmaEnded] < use.dma ||
-         reached_[static_cast<size_t>(kSent + use.port)] < use.sent;
+         std::ranges::any_of(std::views::iota(size_t{0}, size_t{kPortsOfPe}),
+                             [&](size_t port) { return reached_[kSent + port] < use.sent[port]; });
 }
 
 bool Processor::issue_math(tl::Command& command) {
@@ -227,11 +240,10 @@ bool Processor::issue_send(tl::Command& command) {
   if (!need_made(tensor)) return false;
   const uint32_t channel = network_.channel_to(index_, command.peer);
   const auto port = static_cast<size_t>(network_.port_of(channel));
-  if (tensor.sent != 0 && tensor.port != port && !need(kSent + tensor.port, tensor.sent)) return false;
 
   spend_issue(command);
-  tensor.port = static_cast<uint8_t>(port);
-  tensor.sent = ++sends_issued_[port];
+  tensor.ports |= static_cast<uint16_t>(1u << port);
+  tensor.sent[port] = ++sends_issued_[port];
   ++issued_ops_;
   OpRow row;
   row.op = context_.next_op(), row.line = command.line, row.kind = OpKind::kSend, row.pe = index_;

@@ -39,7 +39,10 @@ void Processor::visit(See& see) {
     number(use.made > reached_[use.made_by] ? use.made_by + 1 : 0);
     pending(use.made_by, use.made), pending(kMathEnded, use.math), pending(kCompositesEnded, use.composites);
     pending(kSoftmaxStepsEnded, use.softmax_steps), pending(kSoftmaxPvEnded, use.softmax_pvs);
-    pending(kDmaEnded, use.dma), pending(size_t{kSent} + use.port, use.sent);
+    pending(kDmaEnded, use.dma);
+    for (size_t port = 0; port < kPortsOfPe; ++port) {
+      if (use.ports >> port & 1) pending(kSent + port, use.sent[port]);
+    }
   });
 
   see(math_free_), number(math_running_), number(math_queue_.size());
