@@ -77,10 +77,10 @@ TEST(ForwardSoak, every_tick_and_count_is_that_of_the_events_on_10000_random_sma
 }
 
 TEST(Forward, every_tick_and_count_of_any_kernel_is_that_of_the_events) {
-  const auto shares = compare_all_kernels(13, 1500);
+  const auto shares = compare_all_kernels(13, 1000);
   for (const tl::Kernel kernel : tl::kKernels) {
     if (kernel == tl::Kernel::kHeadPacking) continue;  // it never runs to its end
-    EXPECT_GT(shares[static_cast<size_t>(kernel)].cases, 100) << tl::name_of(kernel);
+    EXPECT_GT(shares[static_cast<size_t>(kernel)].cases, 80) << tl::name_of(kernel);
   }
   for (const tl::Kernel loops : {tl::Kernel::kPrefill, tl::Kernel::kDecodeShort})
     EXPECT_GT(shares[static_cast<size_t>(loops)].forwarded, 10) << tl::name_of(loops);
