@@ -59,11 +59,15 @@ bool Worker::issue(tl::Command& command) {
 void Worker::begin(tl::Command& command) {
   command_ = &command;
   sent_ = 0;
+  if (command.op == Op::kSend && tl_->arena().has_data()) {
+    sending_.resize(static_cast<size_t>(command.message_bytes()));
+    tl_->read_message(command, sending_.data());
+  }
   if (command.op != Op::kRecv && command.op != Op::kRecvAsync) return;
   Incoming& from = incoming(command.peer);
   command.receive = from.posted++;
   Post& post = from.posts.emplace_back();
-  post.bytes = static_cast<size_t>(command.out.bytes());
+  post.bytes = static_cast<size_t>(command.message_bytes());
   if (tl_->arena().has_data()) post.data.resize(post.bytes);
 }
 
@@ -72,8 +76,8 @@ bool Worker::advance() {
   if (!command_) return moved;
   if (command_->op == Op::kSend) {
     Outgoing& to = outgoing(command_->peer);
-    const auto total = static_cast<size_t>(command_->a.bytes());
-    const std::byte* const data = tl_->arena().has_data() ? tl_->arena().data(command_->a) + sent_ : nullptr;
+    const auto total = static_cast<size_t>(command_->message_bytes());
+    const std::byte* const data = tl_->arena().has_data() ? sending_.data() + sent_ : nullptr;
     const size_t bytes = std::min(to.queue->slot_bytes(), total - sent_);
     if (!to.queue->push(data, bytes)) return moved;
     mesh_.rung(to.to);
@@ -88,7 +92,7 @@ bool Worker::advance() {
 bool Worker::done() const {
   switch (command_->op) {
     case Op::kSend:
-      return sent_ == static_cast<size_t>(command_->a.bytes());
+      return sent_ == static_cast<size_t>(command_->message_bytes());
     case Op::kRecv:
     case Op::kWait: {
       const auto from = static_cast<uint32_t>(mesh_.places().index_of(mesh_.places().peer_of(place_, command_->peer)));

@@ -95,6 +95,7 @@ class Worker {
 
   tl::Command* command_ = nullptr;  // that is not over
   size_t sent_ = 0;                 // of its bytes
+  std::vector<std::byte> sending_;  // those, where there is data
   std::deque<Incoming> incoming_;
   std::deque<Outgoing> outgoing_;
   std::vector<tl::Note> notes_;

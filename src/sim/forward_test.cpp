@@ -27,35 +27,69 @@ struct Share {
   int cases = 0, forwarded = 0;
 };
 
-Share compare(uint64_t seed, int count, int64_t longer) {
+void compare(testing::Case made, const std::string& what, Share& share) {
+  made.spec.forward = true;
+  const RunResult forwarded = run(made.chip, made.spec);
+  made.spec.forward = false;
+  const RunResult events = run(made.chip, made.spec);
+  EXPECT_EQ(events.totals.pes.forwarded, 0u);
+  expect_equal(forwarded, events, what);
+  ++share.cases;
+  if (forwarded.totals.pes.forwarded > 0) ++share.forwarded;
+}
+
+// Half of them with links that messages share.
+Share compare_decode(uint64_t seed, int count, int64_t longer) {
   testing::RandomCases random(seed);
   Share share;
-  for (int i = 0; i < count; ++i) {
+  for (int i = 0; i < count && !::testing::Test::HasFatalFailure(); ++i) {
     testing::Case made = random.next();
     made.chip.contention = i % 2 == 0;
     made.spec.context *= longer, made.spec.largest_context *= longer;
     made.spec.kv_heads = 1 + i % 3;
-    made.spec.forward = true;
-    const RunResult forwarded = run(made.chip, made.spec);
-    made.spec.forward = false;
-    const RunResult events = run(made.chip, made.spec);
-    EXPECT_EQ(events.totals.pes.forwarded, 0u);
-    expect_equal(forwarded, events, fmt::format("case {} of seed {}", i, seed));
-    if (::testing::Test::HasFatalFailure()) return share;
-    ++share.cases;
-    if (forwarded.totals.pes.forwarded > 0) ++share.forwarded;
+    compare(made, fmt::format("case {} of seed {}", i, seed), share);
   }
   return share;
 }
 
+// By kernel.
+std::array<Share, tl::kKernels.size()> compare_all_kernels(uint64_t seed, int count) {
+  testing::RandomCases random(seed);
+  std::array<Share, tl::kKernels.size()> shares;
+  for (int i = 0; i < count && !::testing::Test::HasFatalFailure(); ++i) {
+    testing::Case made = random.next_of_any_kernel();
+    made.chip.contention = i % 2 == 0;
+    const tl::Kernel kernel = made.spec.kernel;
+    compare(made, fmt::format("case {} of seed {}: {}", i, seed, tl::name_of(kernel)),
+            shares[static_cast<size_t>(kernel)]);
+  }
+  return shares;
+}
+
 TEST(Forward, every_tick_and_count_is_that_of_the_events_on_random_small_chips) {
-  const Share share = compare(11, 1500, 12);
+  const Share share = compare_decode(11, 1500, 12);
   EXPECT_GT(share.forwarded * 2, share.cases);
 }
 
 TEST(ForwardSoak, every_tick_and_count_is_that_of_the_events_on_10000_random_small_chips) {
-  const Share share = compare(12, 10'000, 12);
+  const Share share = compare_decode(12, 10'000, 12);
   EXPECT_GT(share.forwarded * 2, share.cases);
+}
+
+TEST(Forward, every_tick_and_count_of_any_kernel_is_that_of_the_events) {
+  const auto shares = compare_all_kernels(13, 1000);
+  for (const tl::Kernel kernel : tl::kKernels) {
+    if (kernel == tl::Kernel::kHeadPacking) continue;  // it never runs to its end
+    EXPECT_GT(shares[static_cast<size_t>(kernel)].cases, 80) << tl::name_of(kernel);
+  }
+  for (const tl::Kernel loops : {tl::Kernel::kPrefill, tl::Kernel::kDecodeShort})
+    EXPECT_GT(shares[static_cast<size_t>(loops)].forwarded, 10) << tl::name_of(loops);
+}
+
+TEST(ForwardSoak, every_tick_and_count_of_any_kernel_is_that_of_the_events_on_10000_random_small_chips) {
+  int cases = 0;
+  for (const Share& share : compare_all_kernels(14, 10'000)) cases += share.cases;
+  EXPECT_EQ(cases, 10'000);
 }
 
 TEST(Forward, a_layer_at_1M_tokens_is_nearly_all_accounted_for_at_once) {

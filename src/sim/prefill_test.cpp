@@ -199,8 +199,8 @@ TEST(RingPrefill, MakespanIsThatOfTheClosedForm) {
     for (int chunk = 0; chunk < 8; ++chunk) {
       const Tick expected =
           static_cast<Tick>(7 - chunk) * transfer + static_cast<Tick>(chunk) * std::max(block, transfer) + block;
-      // A MATH operation takes a tick, and DMA a few.
-      EXPECT_NEAR(static_cast<double>(makespan(chip, 8, chunk)), static_cast<double>(expected), 500) << chunk;
+      // A MATH operation takes a tick, and DMA a few: some 100 a step.
+      EXPECT_NEAR(static_cast<double>(makespan(chip, 8, chunk)), static_cast<double>(expected), 1000) << chunk;
     }
   }
 }

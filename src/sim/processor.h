@@ -114,6 +114,10 @@ class Processor {
     uint16_t line = 0;
     OpKind kind = OpKind::kFetch;
   };
+  struct StoredUse {
+    uint32_t buffer = 0;
+    Use use;
+  };
   struct InFlight {
     Moment end;
     Stream* stream = nullptr;  // of a fetch
@@ -149,6 +153,8 @@ class Processor {
   void proceed(const Moment& moment);
   void spend_issue(const tl::Command& command);
   Use& use(const tl::Tensor& tensor) { return tl_->arena().use(tensor); }
+
+  Use& stored_use(tl::Buffer buffer);  // of messages that lie in HBM
 
   bool issue_math(tl::Command& command);
   bool issue_gemm(tl::Command& command);
@@ -203,7 +209,9 @@ class Processor {
   std::array<uint32_t, kCounters> reached_ = {};
   uint32_t issued_ops_ = 0, math_issued_ = 0, composites_issued_ = 0, softmax_pvs_issued_ = 0, dma_issued_ = 0;
   std::array<uint32_t, kPortsOfPe> sends_issued_ = {};
+  std::array<uint32_t, kPortsOfPe> scratch_sends_ = {};  // the last one's number that lay in scratch memory
   Moment sent_;
+  std::vector<StoredUse> stored_uses_;
 
   Ring<MathJob> math_queue_;
   Moment math_free_, math_start_;

@@ -142,6 +142,13 @@ bool Processor::issue_math(tl::Command& command) {
   return !(context_.chip.pe.math.blocking || context_.serial) || await_end(kMathEnded, index);
 }
 
+Processor::Use& Processor::stored_use(tl::Buffer buffer) {
+  for (StoredUse& one : stored_uses_) {
+    if (one.buffer == buffer.id) return one.use;
+  }
+  return stored_uses_.emplace_back(StoredUse{buffer.id, {}}).use;
+}
+
 bool Processor::need_gemm_room() {
   const uint32_t issued = composites_issued_ + softmax_pvs_issued_;
   const auto depth = static_cast<uint32_t>(context_.chip.pe.gemm.composite_depth);
@@ -236,7 +243,7 @@ bool Processor::issue_dma(tl::Command& command) {
 }
 
 bool Processor::issue_send(tl::Command& command) {
-  Use& tensor = use(command.a);
+  Use& tensor = command.a ? use(command.a) : stored_use(command.hbm.buffer);
   if (!need_made(tensor)) return false;
   const uint32_t channel = network_.channel_to(index_, command.peer);
   const auto port = static_cast<size_t>(network_.port_of(channel));
@@ -244,27 +251,30 @@ bool Processor::issue_send(tl::Command& command) {
   spend_issue(command);
   tensor.ports |= static_cast<uint16_t>(1u << port);
   tensor.sent[port] = ++sends_issued_[port];
+  if (command.a) scratch_sends_[port] = sends_issued_[port];
   ++issued_ops_;
   OpRow row;
   row.op = context_.next_op(), row.line = command.line, row.kind = OpKind::kSend, row.pe = index_;
-  row.bytes = static_cast<uint64_t>(command.a.bytes());
+  row.bytes = static_cast<uint64_t>(command.message_bytes());
+  if (!command.a) totals_.hbm_read += row.bytes;
   std::unique_ptr<std::byte[]> payload;
   if (context_.with_data) {
     payload = std::make_unique<std::byte[]>(row.bytes);
-    std::memcpy(payload.get(), tl_->arena().data(command.a), row.bytes);
+    tl_->read_message(command, payload.get());
   }
   network_.send(channel, cpu_, row, std::move(payload));
   return true;
 }
 
 bool Processor::issue_receive(tl::Command& command) {
-  if (!need_all_done(use(command.out))) return false;
+  if (!need_all_done(command.out ? use(command.out) : stored_use(command.hbm.buffer))) return false;
   const uint32_t channel = network_.channel_from(index_, command.peer);
   command.receive = network_.posted(channel);
   ++issued_ops_;
   OpRow row;
   row.op = context_.next_op(), row.line = command.line, row.kind = OpKind::kRecv, row.pe = index_;
-  row.bytes = static_cast<uint64_t>(command.out.bytes());
+  row.bytes = static_cast<uint64_t>(command.message_bytes());
+  if (!command.out) totals_.hbm_written += row.bytes;
   if (command.op == tl::Op::kRecvAsync) {
     spend_issue(command);
     network_.post(channel, cpu_, row);
@@ -307,7 +317,7 @@ void Processor::on_sent(int port, const Moment& moment) {
 
 bool Processor::wait_all() {
   for (int port = 0; port < kPortsOfPe; ++port) {
-    if (!need(kSent + port, sends_issued_[static_cast<size_t>(port)])) return false;
+    if (!need(kSent + port, scratch_sends_[static_cast<size_t>(port)])) return false;
   }
   return need(kMathEnded, math_issued_) && need(kCompositesEnded, composites_issued_) &&
          need(kSoftmaxPvEnded, softmax_pvs_issued_) && need(kDmaEnded, dma_issued_);
@@ -315,7 +325,7 @@ bool Processor::wait_all() {
 
 void Processor::receive(const tl::Command& command, std::byte* into) {
   const auto payload = network_.take_payload(network_.channel_from(index_, command.peer), command.receive);
-  std::memcpy(into, payload.get(), static_cast<size_t>(command.out.bytes()));
+  std::memcpy(into, payload.get(), static_cast<size_t>(command.message_bytes()));
 }
 
 void Processor::note(std::string_view name, const tl::Elements& x) {

@@ -59,7 +59,9 @@ struct Command {
   Op op = Op::kWaitAll;
   uint16_t line = 0;  // of the kernel
   Tensor a, b, out;
-  HbmRef hbm;   // load and store: the data; composite, dot, softmax_pv: B, where b is no tensor
+  // load and store: the data; composite, dot, softmax_pv: B, where b is no tensor; send and receives: the message,
+  // where it is no tensor
+  HbmRef hbm;
   State state;  // of softmax_pv
   Epilogue epilogue[kMaxEpilogues];
   float value = 0;       // of fill
@@ -67,6 +69,12 @@ struct Command {
   Peer peer;             // of send and recv
   int64_t count = 0;     // of repeat: iterations that are alike; then, how many of them need not run
   uint32_t receive = 0;  // of wait: which; of recv and recv_async: set by the machine
+
+  // Of a send, a receive, or the wait for one.
+  int64_t message_bytes() const {
+    const Tensor& x = op == Op::kSend ? a : out;
+    return x ? x.bytes() : hbm.bytes();
+  }
 };
 
 }  // namespace coprime::tl

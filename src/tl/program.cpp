@@ -212,11 +212,9 @@ class Planner {
     return args;
   }
 
-  // Messages of the passes over queries [begin, end): of every PE, in each pass and for each tile of its region.
-  int64_t sends(const RingPrefillArgs& args, int64_t ranks, int64_t begin, int64_t end, int64_t blocks_computed) const {
-    const int64_t positions = args.shares * args.rows, passes = (end - begin + positions - 1) / positions;
-    const int64_t of_tile = 2 * (args.cubes.size - 1) + 2 * (args.pes.size - 1) * blocks_computed;
-    return args.turns * passes * ranks * (args.region / args.tile) * of_tile;
+  // Messages of a chunk, of all PEs: each sends keys and values of whole regions.
+  int64_t sends(const RingPrefillArgs& args, int64_t ranks, int64_t blocks_computed) const {
+    return args.turns * ranks * (2 * (args.cubes.size - 1) + 2 * (args.pes.size - 1) * blocks_computed);
   }
 
   Launch prefill_launch() {
@@ -236,7 +234,7 @@ class Planner {
     for (int64_t begin = args.query_begin; begin < args.query_end;) {
       const int64_t chunk = begin / args.chunk, end = std::min((chunk + 1) * args.chunk, args.query_end);
       launch.steps_computed += chunk + 1, launch.steps_skipped += spec_.cubes - chunk - 1;
-      launch.sends += sends(args, placement_.ranks(), begin, end, chunk + 1);
+      launch.sends += sends(args, placement_.ranks(), chunk + 1);
       begin = end;
     }
     add_groups(launch, [&](int head, int group, int place, int pe) {
@@ -271,7 +269,7 @@ class Planner {
     args.skip_future = false;
     args.cubes.size = placement_.ranks();
     launch.rounds = placement_.ranks() - 1;
-    launch.sends = sends(args, placement_.ranks(), args.query_begin, args.query_end, 0);
+    launch.sends = sends(args, placement_.ranks(), 0);
     add_groups(launch, [&](int head, int group, int place, int pe) {
       RingPrefillArgs one = args;
       one.cubes = rank_ring(group, place, pe);
@@ -322,7 +320,7 @@ class Planner {
     RingPrefillArgs ring = ring_args(spec_.rows);
     if (of_prefill()) {
       ring.shares = ring.pes.size = spec_.pes;
-      launch.sends = sends(ring, spec_.pes, ring.query_begin, ring.query_end, 1);
+      launch.sends = sends(ring, spec_.pes, 1);
     } else {
       launch.rounds = std::min(owned, spec_.kv_heads) * reduce.rounds;
       launch.sends = 3 * static_cast<int64_t>(reduce.messages.size());

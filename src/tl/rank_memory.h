@@ -15,6 +15,9 @@ inline constexpr uint32_t kContents = 4;
 constexpr Buffer buffer_of(Content content, uint32_t turn = 0, Type type = Type::kBf16) {
   return {turn * kContents + static_cast<uint32_t>(content), type};
 }
+// Buffers of plain memory beside those, of any type: what was written is read again.
+inline constexpr uint32_t kFirstPlainBuffer = 1 << 20;
+constexpr Buffer plain_buffer(uint32_t number, Type type = Type::kBf16) { return {kFirstPlainBuffer + number, type}; }
 inline constexpr Buffer kQueries = buffer_of(Content::kQueries), kKeys = buffer_of(Content::kKeys),
                         kValues = buffer_of(Content::kValues), kOutput = buffer_of(Content::kOutput);
 
@@ -49,6 +52,7 @@ class RankMemory : public Hbm {
   const Inputs& inputs_;
   const std::vector<MemoryLayout> turns_;
   std::vector<uint16_t> row_;
+  std::vector<std::vector<std::byte>> plain_;  // by number
   std::vector<Store> stores_;
 };
 

@@ -36,6 +36,7 @@ struct Pending {
   uint32_t receive = 0;
   Peer peer;
   Tensor tensor;
+  HbmRef hbm;  // where it is no tensor
 };
 
 // What a kernel showed by note().
@@ -61,7 +62,8 @@ class Tl {
       tl.finish(command);
       if constexpr (std::is_same_v<Result, int64_t>) return command.count;
       if constexpr (std::is_same_v<Result, Tensor>) return command.out;
-      if constexpr (std::is_same_v<Result, Pending>) return Pending{command.receive, command.peer, command.out};
+      if constexpr (std::is_same_v<Result, Pending>)
+        return Pending{command.receive, command.peer, command.out, command.hbm};
     }
   };
 
@@ -238,6 +240,19 @@ class Tl {
     operation.command.peer = to;
     return operation;
   }
+  // Straight from HBM, into HBM: what is received there may be read when it has been waited for.
+  Operation<void> send(Peer to, const HbmRef& x, int line = __builtin_LINE()) {
+    Operation<void> operation = make<void>(Op::kSend, line);
+    operation.command.hbm = x;
+    operation.command.peer = to;
+    return operation;
+  }
+  Operation<Pending> recv_async(Peer from, const HbmRef& into, int line = __builtin_LINE()) {
+    Operation<Pending> operation = make<Pending>(Op::kRecvAsync, line);
+    operation.command.hbm = into;
+    operation.command.peer = from;
+    return operation;
+  }
   Operation<Tensor> recv(Peer from, int64_t rows, int64_t columns, Type type, Tensor out = {},
                          int line = __builtin_LINE()) {
     Operation<Tensor> operation = make<Tensor>(Op::kRecv, line);
@@ -254,12 +269,14 @@ class Tl {
   }
   Operation<Tensor> wait(const Pending& pending, int line = __builtin_LINE()) {
     Operation<Tensor> operation = make<Tensor>(Op::kWait, line);
-    check_alive(pending.tensor, "wait", line);
+    if (!pending.hbm) check_alive(pending.tensor, "wait", line);
     operation.command.receive = pending.receive;
     operation.command.peer = pending.peer;
     operation.command.out = pending.tensor;
+    operation.command.hbm = pending.hbm;
     return operation;
   }
+  // For everything but receives, and messages that lie in HBM.
   Operation<void> wait_all(int line = __builtin_LINE()) { return make<void>(Op::kWaitAll, line); }
 
   // Shows a tensor to whoever runs the machine, under a name; no operation.
@@ -271,6 +288,11 @@ class Tl {
   // Of the machine.
   Runner& runner() { return runner_; }
   void resume() { runner_.resume(suspended_); }
+  // What a send's message holds now, where there is data.
+  void read_message(const Command& send, std::byte* into) {
+    if (!send.a) return hbm_->read(send.hbm, into);
+    std::memcpy(into, arena_.data(send.a), static_cast<size_t>(send.message_bytes()));
+  }
   Arena<Use>& arena() { return arena_; }
   const std::string& kernel() const { return kernel_; }
 
@@ -359,11 +381,14 @@ class Tl {
 
   void finish(const Command& command) {
     last_line_ = command.line;
-    if (command.op == Op::kRecvAsync) arena_.set_arriving(command.out, true);
-    if (command.op == Op::kWait) arena_.set_arriving(command.out, false);
+    if (command.op == Op::kRecvAsync && command.out) arena_.set_arriving(command.out, true);
+    if (command.op == Op::kWait && command.out) arena_.set_arriving(command.out, false);
     if (!hbm_) return;
     if (command.op == Op::kRecv || command.op == Op::kWait) {
-      core_.receive(command, arena_.data(command.out));
+      if (command.out) return core_.receive(command, arena_.data(command.out));
+      workspace_.hbm.resize(static_cast<size_t>(command.message_bytes()));
+      core_.receive(command, workspace_.hbm.data());
+      hbm_->write(command.hbm, workspace_.hbm.data());
     } else {
       evaluate(command, operands(command), *hbm_, workspace_);
     }

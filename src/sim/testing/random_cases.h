@@ -1,6 +1,7 @@
-// Random chips and decode runs for tests that compare two ways to the same ticks.
+// Random chips and runs for tests that compare two ways to the same ticks.
 #pragma once
 
+#include <bit>
 #include <random>
 
 #include "attention/cube_groups.h"
@@ -55,6 +56,26 @@ class RandomCases {
     spec.context = coin() ? spec.largest_context : number(1, spec.largest_context);
     spec.within = topology(attention::pe_mesh(spec.pes));
     spec.across = topology(attention::cube_groups({4, 4}, spec.cubes).group);
+    return made;
+  }
+
+  // Any kernel but head packing; those of prefill with few ranks, since their work grows with the square.
+  Case next_of_any_kernel() {
+    Case made = next();
+    RunSpec& spec = made.spec;
+    spec.kernel = tl::kKernels[static_cast<size_t>(number(0, static_cast<int64_t>(tl::kKernels.size()) - 2))];
+    spec.kv_heads = static_cast<int>(number(1, 3));
+    spec.kv_per_cube = 1 << number(0, 2);
+    const bool ring = spec.kernel == tl::Kernel::kPrefill || spec.kernel == tl::Kernel::kKvFanOut;
+    if (!ring && spec.kernel != tl::Kernel::kPrefillShort) return made;
+    spec.pes = 1 << number(0, std::countr_zero(static_cast<unsigned>(made.chip.pes)));
+    spec.cubes = 1 << number(0, 2);
+    spec.rows = spec.cubes > 1 ? spec.cubes : number(1, 4);
+    const int64_t ranks = spec.pes * (ring ? spec.cubes : 1);
+    spec.context = number(1, (ranks == 1 ? 24 : 3 * ranks) * spec.tile);
+    spec.largest_context = spec.context + number(0, spec.tile);
+    spec.query_begin = coin() ? 0 : number(0, spec.context - 1);
+    spec.query_rows = spec.rows * number(1, 12);
     return made;
   }
 
