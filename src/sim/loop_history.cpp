@@ -10,8 +10,8 @@ bool moves(Tick now, Tick before, const Snapshot& a, const Snapshot& b) {
 
 }  // namespace
 
-size_t LoopHistory::period() {
-  for (size_t period = 2; period <= kLongest && 2 * period < count_; period += 2) {
+size_t LoopHistory::period(size_t turns) {
+  for (size_t period = turns; period <= kLongest && 2 * period < count_; period += turns) {
     if (repeats(at(0), at(period), at(2 * period))) return period;
   }
   return 0;

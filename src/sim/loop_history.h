@@ -34,8 +34,8 @@ class LoopHistory {
   void clear() { count_ = 0; }
 
   // The least number of iterations after which the state has come back, twice in a row, with the same part of the
-  // critical path added each time; 0: it has not. Even, since a kernel's buffers take turns in twos.
-  size_t period();
+  // critical path added each time; 0: it has not. A multiple of the turns that the kernel's buffers take.
+  size_t period(size_t turns);
 
  private:
   static constexpr size_t kLongest = 4;

@@ -102,7 +102,7 @@ void Processor::on_loop() {
   dma_.settle();
   visit(see);
 
-  const auto period = static_cast<int64_t>(history.period());
+  const auto period = static_cast<int64_t>(history.period(blocked_->receive));
   const int64_t alike = std::exchange(blocked_->count, 0);
   const int64_t times = period == 0 ? 0 : alike / period;
   wait_channel_ = kNoChannel;

@@ -68,7 +68,7 @@ struct Command {
   int64_t diagonal = 0;  // of mask
   Peer peer;             // of send and recv
   int64_t count = 0;     // of repeat: iterations that are alike; then, how many of them need not run
-  uint32_t receive = 0;  // of wait: which; of recv and recv_async: set by the machine
+  uint32_t receive = 0;  // of wait: which; of recv and recv_async: set by the machine; of repeat: turns
 
   // Of a send, a receive, or the wait for one.
   int64_t message_bytes() const {

@@ -94,11 +94,11 @@ class Tl {
     ~Loop() { tl_.core_.end_loop(); }
 
     // At the head of an iteration: it and the next ones, `alike` in all, are the same operations on the same shapes
-    // (in other places of HBM), speak with no other PE, and what takes turns in them takes turns in twos. Returns how
-    // many of them have been accounted for: the kernel goes on behind those.
-    Operation<int64_t> next(int64_t alike, int line = __builtin_LINE()) {
+    // (in other places of HBM), speak with no other PE, and what takes turns in them takes turns in `turns`. Returns
+    // how many of them have been accounted for: the kernel goes on behind those.
+    Operation<int64_t> next(int64_t alike, uint32_t turns = 2, int line = __builtin_LINE()) {
       Operation<int64_t> operation = tl_.make<int64_t>(Op::kRepeat, line);
-      operation.command.count = alike;
+      operation.command.count = alike, operation.command.receive = turns;
       return operation;
     }
 

@@ -155,7 +155,7 @@ Task fold_chunk(M& tl, const RingPrefillArgs& args, const QueryChunk& chunk, con
   auto loop = tl.loop();
   for (int64_t tile = 0; tile < chunk.count(); ++tile) {
     if (key + args.region <= chunk.tile_begin(tile) && tile < chunk.whole()) {
-      tile += co_await loop.next(chunk.whole() - tile);
+      tile += co_await loop.next(chunk.whole() - tile, 1);
       if (tile == chunk.count()) break;
     }
     const bool future = key >= chunk.tile_begin(tile) + chunk.width(tile);
