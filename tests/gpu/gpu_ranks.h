@@ -93,17 +93,21 @@ struct SoakStep {
   std::string_view row;  // "": `kernel`
   Kernel kernel = {};
 };
-inline void enqueue(GpuRank& rank, const SoakStep& step) {
-  fill_vector(rank.stream.get(), step.call, rank.in.data());
+// The vectors at `offset` bytes.
+inline void enqueue_sum(GpuRank& rank, const SoakStep& step, int64_t offset = 0) {
+  const void* const in = rank.in.data() + offset;
+  void* const out = rank.out.data() + offset;
   if (step.row.empty()) {
     const int blocks = rank.reduce.blocks_for(step.kernel, step.call.words);
-    const void* const in = rank.in.data();
-    void* const out = rank.out.data();
     check_cuda(launch(step.kernel, blocks, rank.stream.get(), rank.reduce.world(), in, out, step.call.words), "launch");
   } else {
-    rank.reduce.sum(rank.stream.get(), row_named(step.row), {.type = DType::kBF16, .elements = step.call.words * 8},
-                    rank.in.data(), rank.out.data());
+    rank.reduce.sum(rank.stream.get(), row_named(step.row), {.type = DType::kBF16, .elements = step.call.words * 8}, in,
+                    out);
   }
+}
+inline void enqueue(GpuRank& rank, const SoakStep& step) {
+  fill_vector(rank.stream.get(), step.call, rank.in.data());
+  enqueue_sum(rank, step);
   check_sum(rank.stream.get(), step.call, rank.out.data(), rank.tally_on_gpu());
 }
 

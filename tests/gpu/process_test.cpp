@@ -80,6 +80,9 @@ TEST(GpuProcesses, what_is_pushed_into_a_slab_that_its_owner_let_go_meets_no_new
   EXPECT_EQ(statuses, std::vector<int>(2));
 }
 
+// Ranks of one GPU take turns, which takes long.
+uint32_t calls_after_rebuild(int ranks) { return ranks <= count_gpus() ? 10'000 : 1000; }
+
 // What a survivor does: calls until the error, which must name `dead`; then a rebuild with a rank that takes its place.
 int survive(const std::shared_ptr<const ShmRegion>& first, const std::shared_ptr<const ShmRegion>& second, int rank,
             int ranks, int dead, bool graphs, int running) {
@@ -117,7 +120,8 @@ int survive(const std::shared_ptr<const ShmRegion>& first, const std::shared_ptr
   board.barrier();
   check_cuda(cudaMemset(gpu_rank.tally.data(), 0, sizeof(SoakTally)), "clear a tally");
   check_cuda(cudaDeviceSynchronize(), "clear a tally");
-  for (uint32_t call = 0; call < 1000; ++call) enqueue(gpu_rank, {soak_call(gpu_rank, call, 4096, 0), "push"});
+  for (uint32_t call = 0; call < calls_after_rebuild(ranks); ++call)
+    enqueue(gpu_rank, {soak_call(gpu_rank, call, 4096, 0), "push"});
   const bool right = gpu_rank.read_tally().wrong == 0;
   gpu_rank.reduce.check();
   board.barrier();
@@ -126,7 +130,8 @@ int survive(const std::shared_ptr<const ShmRegion>& first, const std::shared_ptr
 
 int replace(const std::shared_ptr<const ShmRegion>& second, int rank, int ranks) {
   GpuRank gpu_rank(second, rank, test_settings(ranks, kTimeoutMs));
-  for (uint32_t call = 0; call < 1000; ++call) enqueue(gpu_rank, {soak_call(gpu_rank, call, 4096, 0), "push"});
+  for (uint32_t call = 0; call < calls_after_rebuild(ranks); ++call)
+    enqueue(gpu_rank, {soak_call(gpu_rank, call, 4096, 0), "push"});
   const bool right = gpu_rank.read_tally().wrong == 0;
   gpu_rank.reduce.check();
   gpu_rank.board.barrier();

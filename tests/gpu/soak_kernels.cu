@@ -23,8 +23,8 @@ __device__ uint32_t element(uint32_t bits) {
 __device__ uint32_t word_of(const SoakCall& call, int rank, int64_t index) {
   const uint64_t bits =
       mix(call.seed + mix(call.call + mix(static_cast<uint64_t>(index) * 8 + static_cast<uint64_t>(rank))));
-  if (bits >> 58 == 0) return kEmptyWord;
-  if (bits >> 57 == 1) return static_cast<uint32_t>(bits);
+  if (!call.numbers_only && bits >> 58 == 0) return kEmptyWord;
+  if (!call.numbers_only && bits >> 57 == 1) return static_cast<uint32_t>(bits);
   return element(static_cast<uint32_t>(bits)) | element(static_cast<uint32_t>(bits >> 25)) << 16;
 }
 

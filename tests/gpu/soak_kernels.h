@@ -17,6 +17,7 @@ struct SoakCall {
   int32_t rank = 0, ranks = 0;
   int64_t words = 0;      // of 16 bytes, bf16
   uint32_t delay_ns = 0;  // before the vector is there
+  bool numbers_only = false;
 };
 
 struct SoakTally {

@@ -8,8 +8,9 @@
 // Why two halves suffice, call k using half k mod 2. A peer writes a word of half h for call k only after its call k -
 // 1 is over, in which it read this rank's whole vector of call k - 1; this rank sent that after its call k - 2 had
 // ended, hence after it had emptied every word of half h that it read in call k - 2. So a word is filled only when it
-// is empty, and emptied only after it was read. It needs: one order of calls on all ranks, a call that begins after the
-// one before it has ended (one stream, and no early start), and that every rank waits for every other in each call. It
+// is empty, and emptied only after it was read. It needs: one order of calls on all ranks, a call that loads and
+// stores nothing before the one before it has ended (one stream; a kernel may begin early, and waits), and that every
+// rank waits for every other in each call. It
 // does not need that a rank's words arrive in their order, that calls are of one size, or any count of calls: the
 // call's number serves for its parity alone.
 #pragma once

@@ -45,8 +45,9 @@ GpuAllReduce::~GpuAllReduce() { cudaDeviceSynchronize(); }
 
 // A kernel that is loaded at its first launch makes the device wait for those that run, and they may wait for it.
 void GpuAllReduce::load_kernels() {
+  clusters_ = built_for_clusters();
   const auto load = [&](const Kernel& kernel) {
-    resident_blocks_[{kernel.function, kernel.threads}] = resident_blocks(kernel);
+    resident_blocks_[{kernel.function, kernel.threads, kernel.cluster}] = resident_blocks(kernel);
   };
   for (const DType type : kTypes) {
     load(push_kernel_for(type, ranks()));
@@ -55,7 +56,7 @@ void GpuAllReduce::load_kernels() {
     if (type != DType::kF32) load(wht6_kernel_for(type));
   }
   for (const int64_t columns : kNormColumns) {
-    load(push_norm_quant_kernel_for(ranks(), columns));
+    for (const int64_t rows : {1, 64, 128}) load(push_norm_quant_kernel_for(ranks(), rows, columns, clusters_));
     load(add_norm_quant_kernel_for(columns));
   }
   for (const Kernel& kernel : {add_norm_rows_kernel_for(), gather_kernel_for(), fill_empty_kernel(),
@@ -141,11 +142,18 @@ void GpuAllReduce::rebuild(RankBoard& board) {
 }
 
 int GpuAllReduce::blocks_for(const Kernel& kernel, int64_t threads_wanted) {
-  const std::pair key(kernel.function, kernel.threads);
+  const std::tuple key(kernel.function, kernel.threads, kernel.cluster);
   auto found = resident_blocks_.find(key);
   if (found == resident_blocks_.end()) found = resident_blocks_.emplace(key, resident_blocks(kernel)).first;
-  const int64_t most = std::max(found->second / ranks_on_gpu_, 1);
-  return static_cast<int>(std::clamp<int64_t>((threads_wanted + kernel.threads - 1) / kernel.threads, 1, most));
+  const int64_t most = found->second / ranks_on_gpu_;
+  const int64_t blocks = std::min((threads_wanted + kernel.threads - 1) / kernel.threads, most);
+  return static_cast<int>(std::max<int64_t>(blocks / kernel.cluster * kernel.cluster, kernel.cluster));
+}
+
+// Blocks that begin early wait, and keep their place: where ranks share a GPU, a neighbour may need it for this call.
+Kernel GpuAllReduce::begun_early(Kernel kernel) const {
+  kernel.begins_early = clusters_ && ranks_on_gpu_ == 1;
+  return kernel;
 }
 
 void GpuAllReduce::sum(cudaStream_t stream, const AllReduceRow& row, const AllReduceCall& call, const void* in,
@@ -161,7 +169,7 @@ void GpuAllReduce::sum(cudaStream_t stream, const AllReduceRow& row, const AllRe
   };
   switch (row.method) {
     case AllReduceMethod::kPush:
-      return enqueue(push_kernel_for(call.type, ranks()), words, words);
+      return enqueue(begun_early(push_kernel_for(call.type, ranks())), words, words);
     case AllReduceMethod::kTwoShot:
       return enqueue(two_shot_kernel_for(call.type), (words + ranks() - 1) / ranks(), words);
     case AllReduceMethod::kFlags: {
@@ -180,8 +188,8 @@ void GpuAllReduce::sum(cudaStream_t stream, const AllReduceRow& row, const AllRe
 
 void GpuAllReduce::sum_norm_quant(cudaStream_t stream, const NormArguments& norm, const void* in) {
   COPRIME_CHECK(norm_takes(norm.columns), "{} columns", norm.columns);
-  const Kernel kernel = push_norm_quant_kernel_for(ranks(), norm.columns);
-  const int blocks = blocks_for(kernel, norm.rows * kernel.threads);
+  const Kernel kernel = begun_early(push_norm_quant_kernel_for(ranks(), norm.rows, norm.columns, clusters_));
+  const int blocks = blocks_for(kernel, norm.rows * kernel.cluster * kernel.threads);
   check_cuda(launch(kernel, blocks, stream, world_, in, norm), "launch a fused all-reduce");
 }
 

@@ -74,6 +74,7 @@ class GpuAllReduce {
   int blocks_for(const Kernel& kernel, int64_t threads_wanted);  // of a grid that stays resident beside its neighbours
 
  private:
+  Kernel begun_early(Kernel kernel) const;
   void connect(RankBoard& board);
   void verify(RankBoard& board);
   void load_kernels();
@@ -83,7 +84,8 @@ class GpuAllReduce {
   uint32_t epoch_ = 0;
   uint64_t earlier_bail_outs_ = 0;
   int ranks_on_gpu_ = 1;
-  std::map<std::pair<const void*, int>, int> resident_blocks_;  // by kernel and threads
+  bool clusters_ = false;                                             // the kernels have them
+  std::map<std::tuple<const void*, int, int>, int> resident_blocks_;  // by kernel, threads and cluster
   DeviceMemory slab_;
   std::vector<PeerMemory> peers_;  // by rank; this rank's own is empty
   PinnedValue<GpuErrorRecord> record_;

@@ -4,6 +4,7 @@
 #include "collective/all_reduce/push_protocol.h"
 #include "collective/cuda/elements.cuh"
 #include "collective/cuda/launch.cuh"
+#include "cuda/ptx/grid.cuh"
 
 namespace coprime {
 
@@ -32,12 +33,18 @@ __device__ inline bool has_empty(const uint4& words) {
 
 __device__ inline uint4 empty_words() { return make_uint4(kEmptyWord, kEmptyWord, kEmptyWord, kEmptyWord); }
 
+// Up to four ranks have kernels of their own, where the world is known at compile time.
+template <int kMost>
+__device__ inline int ranks_of(const GpuWorld& world) {
+  return kMost < kMaxGpuRanks ? kMost : world.world;
+}
+
 template <int kMost>
 __device__ inline void push_to_all(const GpuWorld& world, int half, int64_t place, const uint4& words) {
   const uint4 sent = sent_words(words);
 #pragma unroll
   for (int peer = 0; peer < kMost; ++peer) {
-    if (peer < world.world && peer != world.rank)
+    if (peer < ranks_of<kMost>(world) && peer != world.rank)
       ptx::store_relaxed_system(slot_words(world, half, world.rank, peer) + place, sent);
   }
 }
@@ -51,19 +58,19 @@ __device__ inline bool collect(const GpuWorld& world, int half, int64_t place, c
     late = -1;
 #pragma unroll
     for (int rank = 0; rank < kMost; ++rank) {
-      if (rank >= world.world) break;
+      if (rank >= ranks_of<kMost>(world)) break;
       terms.of[rank] =
           rank == world.rank ? own : ptx::load_relaxed_system(slot_words(world, half, rank, world.rank) + place);
     }
 #pragma unroll
     for (int rank = 0; rank < kMost; ++rank) {
-      if (rank < world.world && rank != world.rank && has_empty(terms.of[rank])) late = rank;
+      if (rank < ranks_of<kMost>(world) && rank != world.rank && has_empty(terms.of[rank])) late = rank;
     }
     if (late >= 0 && !patience.wait_on(late, static_cast<uint64_t>(place))) return false;
   } while (late >= 0);
 #pragma unroll
   for (int rank = 0; rank < kMost; ++rank) {
-    if (rank < world.world && rank != world.rank)
+    if (rank < ranks_of<kMost>(world) && rank != world.rank)
       ptx::store_relaxed_system(slot_words(world, half, rank, world.rank) + place, empty_words());
   }
   return true;
@@ -90,6 +97,7 @@ template <class Type, int kMost, PushVariant kVariant>
 __global__ void __launch_bounds__(256)
     push_kernel(const __grid_constant__ GpuWorld world, const uint4* in, uint4* out, int64_t words) {
   const int64_t first = int64_t{blockIdx.x} * blockDim.x + threadIdx.x, step = int64_t{gridDim.x} * blockDim.x;
+  ptx::wait_for_earlier_grid();
   uint4 own = first < words ? in[first] : uint4{};
   const Launch launch = begin_launch(world);
   if (launch.aborted) return end_aborted(world, launch.call);
@@ -98,6 +106,7 @@ __global__ void __launch_bounds__(256)
   for (int64_t word = first; word < words; word += step)
     push_to_all<kMost>(world, half, word, word == first ? own : in[word]);
   count_launch(world, launch.call);
+  ptx::let_next_grid_begin();
   read_late<kVariant>(world);
 
   Patience patience(world, launch.call);
@@ -107,7 +116,7 @@ __global__ void __launch_bounds__(256)
     if (!collect<kMost>(world, half, word, own, patience, terms)) return count_bail_out(world, launch.call);
     if constexpr (kVariant == PushVariant::kFenced) ptx::fence_system();
     put_in_order<kVariant>(world, terms);
-    out[word] = sum_in_rank_order<Type, kMost>(terms, world.world);
+    out[word] = sum_in_rank_order<Type, kMost>(terms, ranks_of<kMost>(world));
   }
 }
 

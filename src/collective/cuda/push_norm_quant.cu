@@ -21,14 +21,22 @@ const void* fused_of(int world) {
   }
 }
 
+// Blocks of a row, of whole warps: as many as leave each of an H200's 132 processors one of few rows.
+int blocks_of_row(int64_t rows, int64_t columns) {
+  int blocks = rows <= 33 ? 4 : rows <= 66 ? 2 : 1;
+  while (norm_threads(columns) / 32 % blocks != 0) blocks /= 2;
+  return blocks;
+}
+
 }  // namespace
 
-Kernel push_norm_quant_kernel_for(int world, int64_t columns) {
-  const int groups = norm_groups(columns);
-  return {groups == 1   ? fused_of<1>(world)
-          : groups == 2 ? fused_of<2>(world)
-                        : fused_of<3>(world),
-          norm_threads(columns)};
+Kernel push_norm_quant_kernel_for(int world, int64_t rows, int64_t columns, bool clusters) {
+  const int groups = norm_groups(columns), blocks = clusters ? blocks_of_row(rows, columns) : 1;
+  return {.function = groups == 1   ? fused_of<1>(world)
+                      : groups == 2 ? fused_of<2>(world)
+                                    : fused_of<3>(world),
+          .threads = norm_threads(columns) / blocks,
+          .cluster = blocks};
 }
 
 Kernel add_norm_quant_kernel_for(int64_t columns) {

@@ -41,13 +41,41 @@ Kernel fill_empty_kernel() { return {reinterpret_cast<const void*>(fill_empty), 
 Kernel leave_marks_kernel() { return {reinterpret_cast<const void*>(leave_marks), 32}; }
 Kernel check_marks_kernel() { return {reinterpret_cast<const void*>(check_marks), 32}; }
 
+LaunchShape::LaunchShape(const Kernel& kernel, int blocks, cudaStream_t stream) {
+  config.gridDim = dim3(static_cast<unsigned>(blocks));
+  config.blockDim = dim3(static_cast<unsigned>(kernel.threads));
+  config.stream = stream;
+  config.attrs = attributes.data();
+  if (kernel.begins_early) {
+    cudaLaunchAttribute& early = attributes[config.numAttrs++];
+    early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    early.val.programmaticStreamSerializationAllowed = 1;
+  }
+  if (kernel.cluster > 1) {
+    cudaLaunchAttribute& cluster = attributes[config.numAttrs++];
+    cluster.id = cudaLaunchAttributeClusterDimension;
+    cluster.val.clusterDim.x = static_cast<unsigned>(kernel.cluster);
+    cluster.val.clusterDim.y = cluster.val.clusterDim.z = 1;
+  }
+}
+
 int resident_blocks(const Kernel& kernel) {
   int device = 0, processors = 0, blocks = 0;
   if (cudaGetDevice(&device) != cudaSuccess) return 0;
   if (cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device) != cudaSuccess) return 0;
   if (cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, kernel.function, kernel.threads, 0) != cudaSuccess)
     return 0;
-  return blocks * processors;
+  if (kernel.cluster == 1) return blocks * processors;
+  int clusters = 0;  // whose blocks must be neighbours
+  const LaunchShape shape(kernel, kernel.cluster, nullptr);
+  if (cudaOccupancyMaxActiveClusters(&clusters, kernel.function, &shape.config) != cudaSuccess) return 0;
+  return clusters * kernel.cluster;
+}
+
+bool built_for_clusters() {
+  cudaFuncAttributes attributes = {};
+  return cudaFuncGetAttributes(&attributes, reinterpret_cast<const void*>(fill_empty)) == cudaSuccess &&
+         attributes.ptxVersion >= 90;
 }
 
 }  // namespace coprime
