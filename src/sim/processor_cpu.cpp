@@ -109,10 +109,11 @@ bool Processor::need_engines_done(const Use& use) {
 }
 
 bool Processor::busy(const Use& use) const {
+  for (size_t port = 0; port < kPortsOfPe; ++port) {
+    if (reached_[kSent + port] < use.sent[port]) return true;
+  }
   return reached_[kCompositesEnded] < use.composites || reached_[kSoftmaxStepsEnded] < use.softmax_steps ||
-         reached_[kSoftmaxPvEnded] < use.softmax_pvs || reached_[kDmaEnded] < use.dma ||
-         std::ranges::any_of(std::views::iota(size_t{0}, size_t{kPortsOfPe}),
-                             [&](size_t port) { return reached_[kSent + port] < use.sent[port]; });
+         reached_[kSoftmaxPvEnded] < use.softmax_pvs || reached_[kDmaEnded] < use.dma;
 }
 
 bool Processor::issue_math(tl::Command& command) {
