@@ -447,6 +447,20 @@ TEST(Link, measures_pairs_and_gates_and_what_a_token_costs) {
   }
 }
 
+TEST(Sim, refuses_kernels_chips_and_outputs_that_make_no_sense) {
+  expect_refusal(run_program({"sim", "run", "nonsense"}), 2, {"nonsense"});
+  expect_refusal(run_program({"sim", "run", "decode", "--chip", "/nowhere.yaml"}), 3, {"/nowhere.yaml"});
+  expect_refusal(run_program({"sim", "run", "decode", "--cubes", "5"}), 2, {"5"});
+  const std::string same = ::testing::TempDir() + "same";
+  expect_refusal(run_program({"sim", "run", "decode", "--trace", same, "--oplog", same}), 2, {"--trace", "--oplog"});
+}
+
+TEST(Sim, says_which_figures_are_those_of_one_launch) {
+  const ProgramResult result = run_program({"sim", "run", "decode", "--context", "16K", "--cubes", "16"});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_NE(result.out.find("2 launches one after another\none launch "), std::string::npos) << result.out;
+}
+
 TEST(Link, refuses_sizes_models_and_rank_counts_that_it_cannot_measure) {
   expect_refusal(run_program({"link", "--sizes", "4K,1x"}), 2, {"--sizes", "1x"});
   expect_refusal(run_program({"link", "--sizes", "6"}), 2, {"--sizes", "no multiple of 4"});

@@ -179,7 +179,9 @@ int main(int argc, char** argv) {
   } catch (const coprime::Error& error) {
     return report(error, error.kind());
   } catch (const std::bad_alloc&) {
-    std::fputs("coprime: not enough memory: use a shorter context or more ranks on other machines\n", stderr);
+    std::fputs(
+        "coprime: not enough memory: a shorter context needs less, and a model's ranks may lie on other machines\n",
+        stderr);
     return 1;
   } catch (const std::exception& error) {
     return report(error, coprime::ErrorKind::kInternal);

@@ -32,6 +32,10 @@ std::string text_of(const RunResult& result, const std::string& title) {
   line("latency",
        fmt::format("{:.3f} us on {} PEs of {} SIPs{}", us(result.ticks), result.pes, result.sips,
                    result.launches > 1 ? fmt::format(", {} launches one after another", result.launches) : ""));
+  if (result.launches > 1) {
+    line("one launch",
+         fmt::format("{:.3f} us; what follows is of one, but for sends in all and energy", us(totals.end.time)));
+  }
   line("bound", fmt::format("{:.3f} us by {}: {:.1f} % of the latency", us(bound.ticks), bound.resource,
                             percent(bound.ticks, totals.end.time)));
   std::string path;
@@ -85,6 +89,7 @@ nlohmann::ordered_json json_of(const RunResult& result, const sim::Chip& chip, c
   json["sips"] = result.sips;
   json["pes"] = result.pes;
   json["launches"] = result.launches;
+  json["launch_ticks"] = totals.end.time;  // bounds, critical path, bytes and counts are those of one launch
   constexpr std::string_view kLevels[] = {"pe", "cube", "sip"};
   nlohmann::ordered_json& bytes = json["bytes"];
   bytes = {{"hbm_read", totals.pes.hbm_read}, {"hbm_written", totals.pes.hbm_written}};
@@ -119,6 +124,10 @@ void run_sim_run(const SimRunSettings& settings) {
   if (!settings.chip.empty()) inputs.push_back(settings.chip);
   if (!settings.trace.empty()) check_output_flag("--trace", settings.trace, inputs);
   if (!settings.oplog.empty()) check_output_flag("--oplog", settings.oplog, inputs);
+  if (!settings.trace.empty() &&
+      std::filesystem::weakly_canonical(settings.trace) == std::filesystem::weakly_canonical(settings.oplog)) {
+    fail(ErrorKind::kUsage, "--trace and --oplog are both {}: give each a file of its own", settings.trace);
+  }
   sim::Chip chip = sim_chip(settings);
   sim::RunSpec spec = sim_spec(settings);
   sim::OpLogFile file;

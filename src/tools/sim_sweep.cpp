@@ -261,9 +261,9 @@ std::string sweep_table(const Sweep& sweep) {
     }
     const sim::RunResult& result = point.result;
     const sim::Bound& bound = result.bounds.front();
-    table +=
-        fmt::format("{:>12.3f} {:>12.3f} {:>7} {:>7.1f}% {:>7} {:>7}\n", us(result.ticks), us(point.estimate),
-                    bound.resource, 100 * us(bound.ticks) / us(result.totals.end.time), result.rounds, result.sends);
+    const std::string estimate = point.estimate > 0 ? fmt::format("{:.3f}", us(point.estimate)) : "-";
+    table += fmt::format("{:>12.3f} {:>12} {:>7} {:>7.1f}% {:>7} {:>7}\n", us(result.ticks), estimate, bound.resource,
+                         100 * us(bound.ticks) / us(result.totals.end.time), result.rounds, result.sends);
   }
   if (sweep.axes.size() > 1) table += "fastest\n" + best_of(sweep);
   return table;
