@@ -113,6 +113,7 @@ TEST(HostileFiles, shards_and_their_index) {
       {R"("a":"../a.safetensors")",
        {"a path out of the folder",
         "weight_map.a is \"../a.safetensors\"; expected the name of a file beside the index"}},
+      {R"("a":"a.safetenso\rs")", {"a name with a control character", "expected the name of a file beside the index"}},
       {R"("a":"/a.safetensors")", {"an absolute path", "expected the name of a file beside the index"}},
       {R"("a":7)", {"no name at all", "weight_map.a is 7"}},
       {R"("a":"c.safetensors")",

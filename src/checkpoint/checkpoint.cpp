@@ -13,7 +13,8 @@ constexpr int64_t kMaxIndexBytes = 64 << 20;
 
 // A name from an index stands for a file of the same folder and nothing else.
 bool is_plain_name(std::string_view name) {
-  return !name.empty() && name != "." && name != ".." && name.find('/') == name.npos && name.find('\0') == name.npos;
+  return !name.empty() && name.size() <= 200 && name != "." && name != ".." && name.find('/') == name.npos &&
+         printable(name) == name;
 }
 
 // File name -> the tensors that the index says it holds.
