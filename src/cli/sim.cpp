@@ -15,7 +15,6 @@ namespace {
 
 using sim::RunResult;
 
-double us(sim::Tick ticks) { return static_cast<double>(ticks) / 1e6; }
 double percent(sim::Tick part, sim::Tick whole) {
   return whole == 0 ? 0 : 100 * static_cast<double>(part) / static_cast<double>(whole);
 }
@@ -30,13 +29,13 @@ std::string text_of(const RunResult& result, const std::string& title) {
   };
   const sim::Bound& bound = result.bounds.front();
   line("latency",
-       fmt::format("{:.3f} us on {} PEs of {} SIPs{}", us(result.ticks), result.pes, result.sips,
+       fmt::format("{:.3f} us on {} PEs of {} SIPs{}", sim::microseconds(result.ticks), result.pes, result.sips,
                    result.launches > 1 ? fmt::format(", {} launches one after another", result.launches) : ""));
   if (result.launches > 1) {
-    line("one launch",
-         fmt::format("{:.3f} us; what follows is of one, but for sends in all and energy", us(totals.end.time)));
+    line("one launch", fmt::format("{:.3f} us; what follows is of one, but for sends in all and energy",
+                                   sim::microseconds(totals.end.time)));
   }
-  line("bound", fmt::format("{:.3f} us by {}: {:.1f} % of the latency", us(bound.ticks), bound.resource,
+  line("bound", fmt::format("{:.3f} us by {}: {:.1f} % of the latency", sim::microseconds(bound.ticks), bound.resource,
                             percent(bound.ticks, totals.end.time)));
   std::string path;
   for (size_t part = 0; part < sim::kParts; ++part) {
@@ -167,7 +166,7 @@ void run_sim_run(const SimRunSettings& settings) {
   std::string text = text_of(result, sim_title(settings, spec));
   if (settings.layers > 1) {
     text += fmt::format("{:<16}{:.3f} us for {} layers\n", "model",
-                        us(result.ticks * static_cast<sim::Tick>(settings.layers)), settings.layers);
+                        sim::microseconds(result.ticks * static_cast<sim::Tick>(settings.layers)), settings.layers);
   }
   print(text);
 }

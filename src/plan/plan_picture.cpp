@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "base/svg.h"
 #include "plan/plan_quantities.h"
 #include "plan/plan_report.h"
 
@@ -15,23 +16,7 @@ namespace {
 constexpr double kWidth = 1020, kLabels = 190, kRight = 20, kStrip = kWidth - kLabels - kRight, kStripHeight = 26,
                  kRow = 56, kTop = 96;
 constexpr int64_t kMostTicks = 120;  // heads that are told apart
-constexpr std::array<std::string_view, 8> kColours = {"#4c8bf5", "#3fa45b", "#e8a33d", "#b06bd6",
-                                                      "#e0655f", "#37a6a6", "#8d7a5b", "#7a88a1"};
-
-std::string_view colour(size_t rank) { return kColours[rank % kColours.size()]; }
-
-std::string escape(std::string_view text) {
-  std::string out;
-  for (const char c : text)
-    out += c == '&' ? "&amp;" : c == '<' ? "&lt;" : c == '>' ? "&gt;" : c == '"' ? "&quot;" : std::string(1, c);
-  return out;
-}
-
-std::string text_at(double x, double y, double size, std::string_view words, std::string_view anchor = "start",
-                    std::string_view fill = "#1b1f24", bool bold = false) {
-  return fmt::format("<text x=\"{:.1f}\" y=\"{:.1f}\" font-size=\"{}\" text-anchor=\"{}\" fill=\"{}\"{}>{}</text>\n", x,
-                     y, size, anchor, fill, bold ? " font-weight=\"bold\"" : "", escape(words));
-}
+constexpr std::string_view kBold = " font-weight=\"bold\"";
 
 std::string box(double x, double y, double width, double height, std::string_view fill,
                 std::string_view stroke = "#57606a") {
@@ -47,7 +32,7 @@ std::string run(double x, double width, double y, int64_t real, int64_t held, si
   double dummies = held == 0 ? 0 : width * static_cast<double>(held - real) / static_cast<double>(held);
   if (held > real) dummies = std::min(std::max(dummies, kLeast), width);
   std::string svg;
-  if (real > 0) svg += box(x, y, width - dummies, kStripHeight, colour(rank));
+  if (real > 0) svg += box(x, y, width - dummies, kStripHeight, svg_colour(rank));
   if (held > real) svg += box(x + width - dummies, y, dummies, kStripHeight, "url(#dummy)");
   return svg;
 }
@@ -65,11 +50,11 @@ std::string ticks(double x, double width, double y, int64_t held) {
 
 std::string strip(const Quantity& quantity, double y) {
   const int64_t all = std::accumulate(quantity.held.begin(), quantity.held.end(), int64_t{0});
-  std::string svg = text_at(10, y + 12, 13, quantity.title, "start", "#1b1f24", true);
-  svg += text_at(10, y + 27, 11,
-                 quantity.stock == quantity.padded ? fmt::format("{}", quantity.stock)
-                                                   : fmt::format("{} padded to {}", quantity.stock, quantity.padded),
-                 "start", "#57606a");
+  std::string svg = svg_text(10, y + 12, 13, quantity.title, "start", "#1b1f24", kBold);
+  svg += svg_text(10, y + 27, 11,
+                  quantity.stock == quantity.padded ? fmt::format("{}", quantity.stock)
+                                                    : fmt::format("{} padded to {}", quantity.stock, quantity.padded),
+                  "start", "#57606a");
   if (all == 0) return svg;
   double x = kLabels;
   for (size_t rank = 0; rank < quantity.held.size(); ++rank) {
@@ -89,7 +74,7 @@ std::string strip(const Quantity& quantity, double y) {
       return static_cast<double>(words.size()) * size * 0.56 < width;
     };
     const auto write = [&](const std::string& words, double size) {
-      svg += text_at(x + width / 2, y + kStripHeight + 13, size, words, "middle", "#57606a");
+      svg += svg_text(x + width / 2, y + kStripHeight + 13, size, words, "middle", "#57606a");
     };
     if (fits(label, 11)) {
       write(label, 11);
@@ -107,17 +92,17 @@ std::string memory_bar(const Plan& plan, size_t rank, double y, double scale) {
   const RankMemory& m = plan.main().ranks[rank];
   const double batch = static_cast<double>(plan.input.batch);
   const std::array<std::pair<double, std::string_view>, 3> parts = {
-      std::pair{m.weights, colour(rank)},
+      std::pair{m.weights, svg_colour(rank)},
       {batch * (m.kv_per_token * static_cast<double>(plan.input.context) + m.state), "#c8d6ef"},
       {m.gate_slots + m.scratch + m.activations, "#d8dee4"}};
-  std::string svg = text_at(10, y + 14, 12, fmt::format("rank {}", rank));
+  std::string svg = svg_text(10, y + 14, 12, fmt::format("rank {}", rank));
   double x = kLabels;
   for (const auto& [bytes, fill] : parts) {
     svg += box(x, y, bytes * scale, 18, fill);
     x += bytes * scale;
   }
   const double all = parts[0].first + parts[1].first + parts[2].first;
-  return svg + text_at(x + 6, y + 14, 11, size_text(all), "start", "#57606a");
+  return svg + svg_text(x + 6, y + 14, 11, size_text(all), "start", "#57606a");
 }
 
 std::string memory_part(const Plan& plan, double y) {
@@ -128,8 +113,8 @@ std::string memory_part(const Plan& plan, double y) {
                                           (m.state + m.kv_per_token * static_cast<double>(plan.input.context)));
   }
   const double scale = (kStrip - 70) / most;
-  std::string svg = text_at(10, y, 13, "memory by rank", "start", "#1b1f24", true);
-  svg += text_at(
+  std::string svg = svg_text(10, y, 13, "memory by rank", "start", "#1b1f24", kBold);
+  svg += svg_text(
       kLabels, y, 11,
       fmt::format("weights, then keys, values and states at {} tokens, then slots and activations", plan.input.context),
       "start", "#57606a");
@@ -152,21 +137,21 @@ std::string plan_picture(const Plan& plan) {
       "<line x1=\"0\" y1=\"0\" x2=\"0\" y2=\"6\" stroke=\"#8c959f\" stroke-width=\"2\"/></pattern></defs>\n",
       kWidth, height);
   svg += fmt::format("<rect width=\"{:.0f}\" height=\"{:.0f}\" fill=\"#ffffff\"/>\n", kWidth, height);
-  svg += text_at(10, 26, 17, fmt::format("{} on {} ranks", plan.input.model.name, plan.input.ranks), "start", "#1b1f24",
-                 true);
-  svg += text_at(10, 46, 12,
-                 fmt::format("{} layers, hidden size {}, {}; each strip is an axis of the model, from its first head "
-                             "or column to its last",
-                             plan.input.model.layers, plan.input.model.hidden, plan.input.format.title),
-                 "start", "#57606a");
+  svg += svg_text(10, 26, 17, fmt::format("{} on {} ranks", plan.input.model.name, plan.input.ranks), "start",
+                  "#1b1f24", kBold);
+  svg += svg_text(10, 46, 12,
+                  fmt::format("{} layers, hidden size {}, {}; each strip is an axis of the model, from its first head "
+                              "or column to its last",
+                              plan.input.model.layers, plan.input.model.hidden, plan.input.format.title),
+                  "start", "#57606a");
   double x = 10;
   for (size_t rank = 0; rank < plan.main().ranks.size(); ++rank) {
-    svg += box(x, 60, 12, 12, colour(rank));
+    svg += box(x, 60, 12, 12, svg_colour(rank));
     const std::string name = fmt::format("{}{}", plan.main().ranks.size() > 8 ? "" : "rank ", rank);
-    svg += text_at(x + 16, 71, 12, name);
+    svg += svg_text(x + 16, 71, 12, name);
     x += 30 + 7.0 * static_cast<double>(name.size());
   }
-  svg += box(x, 60, 12, 12, "url(#dummy)") + text_at(x + 16, 71, 12, "dummy: zeros; on the CPU held by nobody");
+  svg += box(x, 60, 12, 12, "url(#dummy)") + svg_text(x + 16, 71, 12, "dummy: zeros; on the CPU held by nobody");
   for (size_t i = 0; i < quantities.size(); ++i) svg += strip(quantities[i], kTop + kRow * static_cast<double>(i));
   return svg + memory_part(plan, memory_top) + "</svg>\n";
 }

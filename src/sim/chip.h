@@ -8,6 +8,7 @@
 namespace coprime::sim {
 
 using Tick = uint64_t;  // picoseconds
+constexpr double microseconds(Tick ticks) { return static_cast<double>(ticks) / 1e6; }
 
 // Cycles that the CPU of a PE spends to issue an operation.
 struct IssueCycles {

@@ -3,32 +3,17 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <limits>
 #include <string_view>
 
 #include "base/check.h"
+#include "base/svg.h"
 
 namespace coprime {
 namespace {
 
 constexpr double kWidth = 900, kHeight = 520, kLeft = 90, kRight = 230, kTop = 70, kBottom = 60;
-constexpr std::array<std::string_view, 8> kColours = {"#4c8bf5", "#3fa45b", "#e8a33d", "#b06bd6",
-                                                      "#e0655f", "#37a6a6", "#8d7a5b", "#7a88a1"};
-
-std::string escape(std::string_view text) {
-  std::string out;
-  for (const char c : text)
-    out += c == '&' ? "&amp;" : c == '<' ? "&lt;" : c == '>' ? "&gt;" : c == '"' ? "&quot;" : std::string(1, c);
-  return out;
-}
-
-std::string words(double x, double y, double size, std::string_view text, std::string_view anchor = "start",
-                  std::string_view fill = "#1b1f24", std::string_view more = "") {
-  return fmt::format("<text x=\"{:.1f}\" y=\"{:.1f}\" font-size=\"{}\" text-anchor=\"{}\" fill=\"{}\"{}>{}</text>\n", x,
-                     y, size, anchor, fill, more, escape(text));
-}
 
 std::string line(double x0, double y0, double x1, double y1, std::string_view stroke, double width) {
   return fmt::format(
@@ -110,26 +95,26 @@ std::string chart_svg(const Chart& chart) {
       "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {0} {1}\" width=\"{0}\" height=\"{1}\" "
       "font-family=\"sans-serif\">\n<rect width=\"{0}\" height=\"{1}\" fill=\"#ffffff\"/>\n",
       kWidth, kHeight);
-  svg += words(20, 28, 17, chart.title, "start", "#1b1f24", " font-weight=\"bold\"");
-  svg += words(20, 48, 12, chart.subtitle, "start", "#57606a");
+  svg += svg_text(20, 28, 17, chart.title, "start", "#1b1f24", " font-weight=\"bold\"");
+  svg += svg_text(20, 48, 12, chart.subtitle, "start", "#57606a");
   for (const auto& [at, label] : x.ticks(chart.names)) {
     svg += line(at, kTop, at, bottom, "#e6e8eb", 1);
-    svg += words(at, bottom + 18, 11, label, "middle", "#57606a");
+    svg += svg_text(at, bottom + 18, 11, label, "middle", "#57606a");
   }
   for (const auto& [at, label] : y.ticks({})) {
     svg += line(kLeft, at, right, at, "#e6e8eb", 1);
-    svg += words(kLeft - 8, at + 4, 11, label, "end", "#57606a");
+    svg += svg_text(kLeft - 8, at + 4, 11, label, "end", "#57606a");
   }
   svg += line(kLeft, bottom, right, bottom, "#57606a", 1) + line(kLeft, kTop, kLeft, bottom, "#57606a", 1);
-  svg += words((kLeft + right) / 2, kHeight - 14, 13, chart.x_title, "middle");
-  svg += words(0, 0, 13, chart.y_title, "middle", "#1b1f24",
-               fmt::format(" transform=\"translate(24 {:.1f}) rotate(-90)\"", (kTop + bottom) / 2));
+  svg += svg_text((kLeft + right) / 2, kHeight - 14, 13, chart.x_title, "middle");
+  svg += svg_text(0, 0, 13, chart.y_title, "middle", "#1b1f24",
+                  fmt::format(" transform=\"translate(24 {:.1f}) rotate(-90)\"", (kTop + bottom) / 2));
 
-  size_t colour = kColours.size() - 1;
+  size_t colour = 7;  // so that the first series has the first
   double key = kTop + 8;
   for (const ChartSeries& series : chart.series) {
-    if (!series.formula) colour = (colour + 1) % kColours.size();
-    const std::string_view stroke = kColours[colour], dash = series.formula ? " stroke-dasharray=\"6 4\"" : "";
+    if (!series.formula) ++colour;
+    const std::string_view stroke = svg_colour(colour), dash = series.formula ? " stroke-dasharray=\"6 4\"" : "";
     std::string path;
     for (const auto& [px, py] : series.points) path += fmt::format("{:.1f},{:.1f} ", x.at(px), y.at(py));
     svg +=
@@ -140,7 +125,7 @@ std::string chart_svg(const Chart& chart) {
     }
     svg += fmt::format("<line x1=\"{0}\" y1=\"{1}\" x2=\"{2}\" y2=\"{1}\" stroke=\"{3}\" stroke-width=\"2\"{4}/>\n",
                        right + 16, key, right + 46, stroke, dash);
-    svg += words(right + 54, key + 4, 12, series.name);
+    svg += svg_text(right + 54, key + 4, 12, series.name);
     key += 20;
   }
   return svg + "</svg>\n";

@@ -62,9 +62,8 @@ std::string knockout_table(const std::vector<Knockout>& knockouts) {
   std::string table = fmt::format("{:<12} {:>12} {:>9}  {}\n", "ideal", "us", "gain", "");
   const auto base = static_cast<double>(knockouts.front().ticks);
   for (const Knockout& knockout : knockouts)
-    table +=
-        fmt::format("{:<12} {:>12.3f} {:>8.1f}%  {}\n", knockout.resource, static_cast<double>(knockout.ticks) / 1e6,
-                    100 * (1 - static_cast<double>(knockout.ticks) / base), knockout.ideal);
+    table += fmt::format("{:<12} {:>12.3f} {:>8.1f}%  {}\n", knockout.resource, sim::microseconds(knockout.ticks),
+                         100 * (1 - static_cast<double>(knockout.ticks) / base), knockout.ideal);
   return table;
 }
 

@@ -18,7 +18,6 @@ using tl::Kernel;
 
 constexpr int64_t kSmall = 16'384;  // tokens, where what is compared does not depend on them
 
-double us(sim::Tick ticks) { return static_cast<double>(ticks) / 1e6; }
 double ratio(double a, double b) { return a / b; }
 
 RunResult decode(const Chip& chip, const auto& change) {
@@ -46,19 +45,21 @@ class Gates {
     exact("G3 sends of a KV head", 189, base.sends_total / 8, "");
 
     const RunResult blocking = decode(chip_, [](RunSpec& spec) { spec.kernel = Kernel::kBlockingDot; });
-    below("G6 opt3 against blocking products", us(base.ticks), us(blocking.ticks), "us");
-    below("G6 the bound against opt3", us(base.bounds.front().ticks), us(base.ticks), "us");
+    below("G6 opt3 against blocking products", sim::microseconds(base.ticks), sim::microseconds(blocking.ticks), "us");
+    below("G6 the bound against opt3", sim::microseconds(base.bounds.front().ticks), sim::microseconds(base.ticks),
+          "us");
     const RunResult opt1 = decode(chip_, [](RunSpec& spec) { spec.variant = DecodeVariant::kOpt1; });
-    below("G7 opt3 against opt1", us(base.ticks), us(opt1.ticks), "us");
+    below("G7 opt3 against opt1", sim::microseconds(base.ticks), sim::microseconds(opt1.ticks), "us");
 
     const RunResult fan_out = decode(chip_, [](RunSpec& spec) { spec.kernel = Kernel::kFanOut; });
     factor("G9 messages of the fan-out for each of the tree's", 64, static_cast<double>(fan_out.sends_total),
            static_cast<double>(base.sends_total));
     factor("G9 rounds of the fan-out for each of the tree's", 10.5, 63, base.rounds);
-    below("G9 the tree against the fan-out", us(base.ticks), us(fan_out.ticks), "us");
+    below("G9 the tree against the fan-out", sim::microseconds(base.ticks), sim::microseconds(fan_out.ticks), "us");
     for (const auto topology : {attention::ReduceTopology::kChain, attention::ReduceTopology::kStar}) {
       const RunResult other = decode(chip_, [&](RunSpec& spec) { spec.within = spec.across = topology; });
-      below(fmt::format("T2 the tree against the {}", name_of(topology)), us(base.ticks), us(other.ticks), "us");
+      below(fmt::format("T2 the tree against the {}", name_of(topology)), sim::microseconds(base.ticks),
+            sim::microseconds(other.ticks), "us");
     }
   }
 
@@ -118,10 +119,11 @@ std::string milestone_table(const Milestone& milestone) {
                                  fmt::format("ms, {} layers", milestone.layers), "bound", "of time", "HBM bytes");
   for (const Panel& panel : milestone.panels) {
     const sim::Bound& bound = panel.result.bounds.front();
-    const double layer = us(panel.result.ticks) * panel.users;
+    const double layer = sim::microseconds(panel.result.ticks) * panel.users;
     text += fmt::format("{:<21} {:>6} {:>13.3f} {:>16.3f} {:>7} {:>7.1f}% {:>14}\n", panel.name, panel.users, layer,
                         layer * milestone.layers / 1e3, bound.resource,
-                        100 * us(bound.ticks) / us(panel.result.totals.end.time), panel.result.totals.pes.hbm_read);
+                        100 * sim::microseconds(bound.ticks) / sim::microseconds(panel.result.totals.end.time),
+                        panel.result.totals.pes.hbm_read);
   }
   text += fmt::format("\n{:<56} {:>22} {:>18}\n", "gate", "expected", "found");
   for (const Verdict& verdict : milestone.verdicts)

@@ -136,8 +136,6 @@ std::vector<std::string> split(std::string_view text) {
   return parts;
 }
 
-double us(sim::Tick ticks) { return static_cast<double>(ticks) / 1e6; }
-
 // "tree" or "tree, 64" of a point's values behind the first axis.
 std::string series_of(const SweepPoint& point) {
   std::string name;
@@ -261,9 +259,10 @@ std::string sweep_table(const Sweep& sweep) {
     }
     const sim::RunResult& result = point.result;
     const sim::Bound& bound = result.bounds.front();
-    const std::string estimate = point.estimate > 0 ? fmt::format("{:.3f}", us(point.estimate)) : "-";
-    table += fmt::format("{:>12.3f} {:>12} {:>7} {:>7.1f}% {:>7} {:>7}\n", us(result.ticks), estimate, bound.resource,
-                         100 * us(bound.ticks) / us(result.totals.end.time), result.rounds, result.sends);
+    const std::string estimate = point.estimate > 0 ? fmt::format("{:.3f}", sim::microseconds(point.estimate)) : "-";
+    table += fmt::format(
+        "{:>12.3f} {:>12} {:>7} {:>7.1f}% {:>7} {:>7}\n", sim::microseconds(result.ticks), estimate, bound.resource,
+        100 * sim::microseconds(bound.ticks) / sim::microseconds(result.totals.end.time), result.rounds, result.sends);
   }
   if (sweep.axes.size() > 1) table += "fastest\n" + best_of(sweep);
   return table;
@@ -286,8 +285,8 @@ std::string sweep_svg(const Sweep& sweep, std::string_view subtitle) {
     if (!point.refusal.empty()) continue;
     const auto place = static_cast<double>(std::ranges::find(along.values, point.values[0]) - along.values.begin());
     const double x = numbers ? static_cast<double>(*parse_count(point.values[0])) : place;
-    simulated.points.emplace_back(x, us(point.result.ticks));
-    if (point.estimate > 0) formula.points.emplace_back(x, us(point.estimate));
+    simulated.points.emplace_back(x, sim::microseconds(point.result.ticks));
+    if (point.estimate > 0) formula.points.emplace_back(x, sim::microseconds(point.estimate));
   }
   Chart chart{.title = fmt::format("{} over {}", sweep.kernel, along.name),
               .subtitle = std::string(subtitle),
