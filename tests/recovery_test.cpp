@@ -43,7 +43,7 @@ TEST_P(Recovery, a_rank_that_stood_still_fails_its_request_and_serves_the_next) 
     std::thread other([&, v = victim] {
       std::this_thread::sleep_for(std::chrono::milliseconds(50));
       ::kill(front.process(v), SIGSTOP);
-      std::this_thread::sleep_for(std::chrono::milliseconds(kTimeoutMs + 400));
+      std::this_thread::sleep_for(std::chrono::milliseconds(kTimeoutMs + 250));
       ::kill(front.process(v), SIGCONT);
     });
     std::string text = "no error";

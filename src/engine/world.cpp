@@ -183,9 +183,10 @@ std::string World::loss(int rank) {
   return fmt::format("{} does not answer: it is stopped, stuck or cut off", name(rank));
 }
 
-// It will not report soon: its process is stopped, or not heard of, and has not been for as long as a peer would wait.
+// It will not report soon: its process has not been heard of for as long as a peer would wait. A stopped one of this
+// host may go on at any moment (a terminal, a debugger, a snapshot), and its world with it.
 bool World::is_past_hope(int rank, int silent_ms) const {
-  return is_local(rank) ? launcher_->is_stopped(rank) : progress_->is_silent(rank, int64_t{silent_ms} * 1000);
+  return !is_local(rank) && progress_->is_silent(rank, int64_t{silent_ms} * 1000);
 }
 
 // Stopped processes and cables explain much, and cost the person one command.

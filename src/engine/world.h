@@ -71,7 +71,7 @@ class World {
     int quiet_ms;             // while no rank's counter moves, and none has failed
     int after_failure_ms;     // once one has failed
     bool for_movers = false;  // the latter begins anew when the awaited rank's counter moves
-    int silent_ms = 0;        // then who was not heard for so long, or is stopped, is not waited for; 0: as all others
+    int silent_ms = 0;        // then a far rank that was not heard for so long is not waited for; 0: as all others
     bool survives = false;    // the world goes on without a rank that is gone: the others are listened to all the same
     bool (*tells_failure)(const Message&) = nullptr;  // of a message that came: counts as a failure, too
   };
