@@ -294,13 +294,20 @@ TEST(Settings, come_from_variables_and_from_a_file_whose_unknown_keys_fail) {
   with_file.back() = section;
   EXPECT_EQ(ranks_of(generate_with(with_file)), 5u);
   with_file.back() = bad;
-  expect_refusal(generate_with(with_file), 2, {"rank"});
+  expect_refusal(generate_with(with_file), 2, {"bad.toml, line 1: generate.rank is no setting"});
+  model.write("value.toml", "[generate]\n# how many\nranks = 17\n");
+  with_file.back() = (model.path() / "value.toml").string();
+  expect_refusal(generate_with(with_file), 2, {"value.toml, line 3: --ranks", "from 1 to 16", "17"});
+  with_file.back() = "/dev/zero";
+  expect_refusal(generate_with(with_file), 2, {"--settings", "larger than 1 MiB"});
   // Behind any command, also one that has a --config of its own.
   model.write("synth.toml", "synth.layers = 1\nsynth.headers-only = true\n");
   const ProgramResult synth = run_program(
       {"synth", "--config", model.path(), "--out", model.path() / "made", "--settings", model.path() / "synth.toml"});
   EXPECT_NE(synth.out.find("headers only"), std::string::npos) << synth.out << synth.err;
   EXPECT_EQ(ranks_of(generate_with(flags, kModel, [] { ::setenv("COPRIME_RANKS", "4", 1); })), 4u);
+  expect_refusal(generate_with(flags, kModel, [] { ::setenv("COPRIME_RANKS", "many", 1); }), 2,
+                 {"COPRIME_RANKS: --ranks", "found \"many\""});
 }
 
 TEST(Refusals, of_words_that_nobody_knows_come_before_what_is_missing) {

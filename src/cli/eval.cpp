@@ -68,6 +68,10 @@ void run_eval_command(const WorldSettings& world, const EvalSettings& settings) 
   }
 
   const RunFacts facts = run_facts(options, data_hash, settings_of(world));
+  if (!settings.out.empty() && std::filesystem::exists(settings.out)) {
+    if (const std::string differ = facts_that_differ(read_facts(settings.out), facts); !differ.empty())
+      fmt::print(stderr, "{} holds another run, which this one will replace:\n{}", settings.out, differ);
+  }
   PartialResults partial(settings.out, one_line(facts));
   if (!partial.known().empty())
     fmt::print(stderr, "{} answers taken from {}\n", partial.known().size(), partial.path());

@@ -137,6 +137,11 @@ int run(int argc, char** argv) {
   CLI::App app{"coprime runs an open LLM tensor-parallel on any number of ranks."};
   app.set_version_flag("--version", std::string("coprime ") + COPRIME_VERSION);
   app.set_config("--settings", "", "a file of settings: generate.ranks = 3, or ranks = 3 below a line [generate]");
+  const auto settings_file = std::make_shared<SettingsFile>();
+  app.config_formatter(settings_file);
+  app.footer(
+      "A flag --x-y can also come from the variable COPRIME_X_Y, for every command that has it, or from the file of "
+      "settings. What stands on the command line counts before the file, and the file before the variable.");
   app.require_subcommand(1);
   app.allow_config_extras(CLI::config_extras_mode::error);
   add_commands(app, commands);
@@ -150,7 +155,7 @@ int run(int argc, char** argv) {
   } catch (const CLI::Success& success) {  // --help, --version
     return app.exit(success);
   } catch (const CLI::ParseError& error) {
-    std::fprintf(stderr, "coprime: %s\n", usage_error(app, error).c_str());
+    std::fprintf(stderr, "coprime: %s\n", usage_error(app, error, {argv + 1, argv + argc}, *settings_file).c_str());
     return exit_code(ErrorKind::kUsage);
   }
   const Command& command = sim->parsed() ? *parsed(sim_commands) : *parsed(commands);

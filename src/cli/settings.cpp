@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <cstdlib>
 
+#include "base/count_text.h"
 #include "base/limits.h"
 #include "cli/invitation.h"
 #include "engine/core_plan.h"
@@ -43,6 +44,17 @@ CLI::Validator in_range(T least, T most) {
     return fmt::format("expected a number from {} to {}, found \"{}\"", least, most, text);
   };
   return CLI::Validator(check, fmt::format("{} to {}", least, most));
+}
+
+// A number from 1 to most; 2K becomes 2048.
+CLI::Validator with_units(int64_t most) {
+  const auto replace = [=](std::string& text) -> std::string {
+    const auto count = parse_count(text, most);
+    if (!count) return fmt::format("expected a number from 1 to {}, such as 64, 256K or 1M, found \"{}\"", most, text);
+    text = std::to_string(*count);
+    return {};
+  };
+  return CLI::Validator(replace, fmt::format("1 to {}", most));
 }
 
 // What math_of(), kv_type_of() and isa_of() know.
@@ -260,8 +272,8 @@ void add_plan_flags(CLI::App& app, PlanSettings& s) {
       "dgx-spark, "
       "mac-studio, rtx-3090, rtx-4090, r9700, h200; may be given again, files add to each other [desktop]")
       ->take_all();
-  add(app, "--context", s.context, "tokens of a sequence at which a step is counted")
-      ->check(in_range(int64_t{1}, kMaxCount))
+  add(app, "--context", s.context, "tokens of a sequence at which a step is counted, with K or M for 2^10 or 2^20")
+      ->transform(with_units(kMaxCount))
       ->capture_default_str();
   add(app, "--batch", s.batch, "sequences side by side")
       ->check(in_range(int64_t{1}, int64_t{1} << 20))

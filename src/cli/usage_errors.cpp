@@ -2,12 +2,16 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cstdlib>
 #include <string_view>
 
 #include "base/printable.h"
 
 namespace coprime {
 namespace {
+
+constexpr std::string_view kNoSetting = "INI was not able to parse ";
 
 // "{auto,shm,tcp}" or "[--prompt,--chat]" -> "auto, shm, tcp"
 std::string list_of(std::string_view text, char open, char close) {
@@ -41,12 +45,33 @@ std::string plain(const CLI::App& app, const std::string& text) {
     return fmt::format("give one of {}, and no other", list_of(text, '[', ']'));
   if (text.starts_with("A subcommand is required"))
     return fmt::format("a command is missing: expected one of {}", commands_of(app));
+  if (text.starts_with(kNoSetting)) return fmt::format("{} is no setting", text.substr(kNoSetting.size()));
   return text;
+}
+
+// "settings.toml, line 3: " or "COPRIME_RANKS: ", as the value came from there.
+std::string origin(const CLI::App& app, const CLI::App& command, const std::string& text,
+                   const std::vector<std::string>& arguments, const SettingsFile& file) {
+  const bool no_setting = text.starts_with(kNoSetting);
+  const std::string flag =
+      no_setting ? "--" + last_name(text.substr(kNoSetting.size())) : text.substr(0, text.find(": "));
+  if (!flag.starts_with("--") || flag.find(' ') != flag.npos) return {};
+  const auto is_flag = [&](const std::string& argument) {
+    return argument == flag || argument.starts_with(flag + "=");
+  };
+  if (!no_setting && std::ranges::any_of(arguments, is_flag)) return {};
+  if (const size_t line = file.line_of(flag.substr(2)); line > 0)
+    return fmt::format("{}, line {}: ", app.get_config_ptr()->as<std::string>(), line);
+  const CLI::Option* option = command.get_option_no_throw(flag);
+  if (option == nullptr || option->get_envname().empty() || std::getenv(option->get_envname().c_str()) == nullptr)
+    return {};
+  return option->get_envname() + ": ";
 }
 
 }  // namespace
 
-std::string usage_error(const CLI::App& app, const CLI::ParseError& error) {
+std::string usage_error(const CLI::App& app, const CLI::ParseError& error, const std::vector<std::string>& arguments,
+                        const SettingsFile& file) {
   std::string command;
   const CLI::App* deepest = &app;
   while (!deepest->get_subcommands().empty()) {
@@ -55,8 +80,9 @@ std::string usage_error(const CLI::App& app, const CLI::ParseError& error) {
   }
   // A word that nobody knows explains what is missing.
   const auto unknown = app.remaining(true);
-  const std::string what =
-      unknown.empty() ? plain(*deepest, error.what()) : fmt::format("{} is no flag or command here", unknown[0]);
+  const std::string what = unknown.empty()
+                               ? origin(app, *deepest, error.what(), arguments, file) + plain(*deepest, error.what())
+                               : fmt::format("{} is no flag or command here", unknown[0]);
   return fmt::format("{} (coprime {}--help lists what there is)", printable(what), command);
 }
 

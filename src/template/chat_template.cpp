@@ -145,7 +145,10 @@ RenderedChat ChatTemplate::render(std::string_view conversation, const std::stri
     fail(ErrorKind::kUsage, "{}, line {}: the template refuses this conversation: {}", program.where,
          interpreter.line(), refusal.what());
   } catch (const templates::Fault& fault) {
-    fail(ErrorKind::kModel, "{}, line {}: {}", program.where, interpreter.line(), fault.what());
+    fail(ErrorKind::kModel,
+         "{}, line {}: {}, with what {} holds: either its values are not of the types that this template takes, or the "
+         "template needs changing",
+         program.where, interpreter.line(), fault.what(), where);
   }
 }
 

@@ -161,6 +161,21 @@ class CopySink final : public WeightSink {
   uint64_t offset_ = 0;
 };
 
+// Tells how many bytes came, before another sink has them.
+class CountedSink final : public WeightSink {
+ public:
+  CountedSink(std::unique_ptr<WeightSink> sink, std::function<void(uint64_t)> advance)
+      : sink_(std::move(sink)), advance_(std::move(advance)) {}
+  void rows(int64_t first, int64_t count, std::span<const std::byte> bytes) override {
+    advance_(bytes.size());
+    sink_->rows(first, count, bytes);
+  }
+
+ private:
+  std::unique_ptr<WeightSink> sink_;
+  std::function<void(uint64_t)> advance_;
+};
+
 // Quantises rows, 128 at a time: those that may share scales.
 class QuantiseSink final : public WeightSink {
  public:
@@ -371,10 +386,14 @@ class Quantizer {
   ShardWriter& shard_of(const std::string& name) { return *shards_.at(map_.at(name)); }
 
   std::unique_ptr<WeightSink> sink_for(const LocalTensor& tensor) {
-    advance(static_cast<uint64_t>(tensor.rows.extent * tensor.columns.extent * dtype_bytes(tensor.type)));
-    if (!quantised_.contains(tensor.name)) return std::make_unique<CopySink>(shard_of(tensor.name), tensor.name);
-    ShardWriter& out = shard_of(module_of(tensor.name) + std::string(format_.codes.suffix));
-    return std::make_unique<QuantiseSink>(out, format_, tensor);
+    std::unique_ptr<WeightSink> sink;
+    if (quantised_.contains(tensor.name)) {
+      ShardWriter& out = shard_of(module_of(tensor.name) + std::string(format_.codes.suffix));
+      sink = std::make_unique<QuantiseSink>(out, format_, tensor);
+    } else {
+      sink = std::make_unique<CopySink>(shard_of(tensor.name), tensor.name);
+    }
+    return std::make_unique<CountedSink>(std::move(sink), [this](uint64_t bytes) { advance(bytes); });
   }
 
   void copy_unused(const std::set<std::string>& names) {
@@ -385,8 +404,8 @@ class Quantizer {
         bytes.resize(static_cast<size_t>(std::min<uint64_t>(kCopyBytes, at.tensor->bytes - done)));
         at.file->read(at.tensor->offset + done, bytes);
         shard_of(at.tensor->name).write(at.tensor->name, done, bytes);
+        advance(bytes.size());
       }
-      advance(at.tensor->bytes);
     }
   }
 

@@ -4,10 +4,10 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <map>
 #include <optional>
 
+#include "base/count_text.h"
 #include "base/error.h"
 #include "base/printable.h"
 #include "sim/chip_file.h"
@@ -21,21 +21,12 @@ using sim::Chip;
 using sim::RunSpec;
 
 constexpr size_t kMostPoints = 10'000;
+constexpr int64_t kMostCount = int64_t{1} << 30;
 constexpr std::array<std::string_view, 4> kVariants = {"opt1", "opt3", "opt3v", "opt2"};  // as tl::DecodeVariant
 
-// A whole number, with K or M for 2^10 or 2^20.
-std::optional<int64_t> parse_count(std::string_view text) {
-  int64_t count = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), count);
-  const std::string_view unit(end, static_cast<size_t>(text.data() + text.size() - end));
-  const int shift = unit == "K" ? 10 : unit == "M" ? 20 : 0;
-  if (error != std::errc() || !(unit.empty() || shift > 0) || count < 1 || count > int64_t{1} << 30 >> shift) return {};
-  return count << shift;
-}
-
 int64_t count_of(std::string_view name, std::string_view value, int64_t most) {
-  const auto count = parse_count(value);
-  if (!count || *count > most)
+  const auto count = parse_count(value, most);
+  if (!count)
     fail(ErrorKind::kUsage, "{}: expected a number from 1 to {}, such as 64, 256K or 1M; found {}", name, most,
          printable(value));
   return *count;
@@ -272,7 +263,7 @@ std::string sweep_svg(const Sweep& sweep, std::string_view subtitle) {
   const SweepAxis& along = sweep.axes[0];
   const Quantity* quantity = quantity_of(along.name);
   const bool numbers =
-      std::ranges::all_of(along.values, [](const std::string& v) { return parse_count(v).has_value(); });
+      std::ranges::all_of(along.values, [](const std::string& v) { return parse_count(v, kMostCount).has_value(); });
   std::vector<std::string> order;
   std::map<std::string, std::pair<ChartSeries, ChartSeries>> lines;  // simulated, formula
   for (const SweepPoint& point : sweep.points) {
@@ -284,7 +275,7 @@ std::string sweep_svg(const Sweep& sweep, std::string_view subtitle) {
     formula.formula = true;
     if (!point.refusal.empty()) continue;
     const auto place = static_cast<double>(std::ranges::find(along.values, point.values[0]) - along.values.begin());
-    const double x = numbers ? static_cast<double>(*parse_count(point.values[0])) : place;
+    const double x = numbers ? static_cast<double>(*parse_count(point.values[0], kMostCount)) : place;
     simulated.points.emplace_back(x, sim::microseconds(point.result.ticks));
     if (point.estimate > 0) formula.points.emplace_back(x, sim::microseconds(point.estimate));
   }
