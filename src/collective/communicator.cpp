@@ -25,10 +25,7 @@ bool sums_by_owner(int rows, int64_t row_bytes, int ranks, bool windowed) {
 }
 
 HostCommunicator::HostCommunicator(std::unique_ptr<Exchange> exchange, Device& device)
-    : exchange_(std::move(exchange)),
-      device_(device),
-      schedule_(exchange_->schedule()),
-      next_entry_(static_cast<int>(schedule_.size())) {
+    : exchange_(std::move(exchange)), device_(device), schedule_(exchange_->schedule()), order_(schedule_) {
   for (const GateEntry& gate : schedule_) {
     COPRIME_CHECK(gate.row_bytes % 4 == 0 && (gate.type == DType::kF32 || gate.type == DType::kBF16),
                   "{}: rows of {} bytes of {}", gate_text(gate), gate.row_bytes, dtype_name(gate.type));
@@ -44,44 +41,26 @@ void HostCommunicator::break_off(const std::string& message) {
 }
 
 void HostCommunicator::begin_step(int rows, int next_rows) {
-  const int entries = static_cast<int>(schedule_.size());
-  if (next_entry_ != 0 && next_entry_ != entries) {
-    break_off(fmt::format("gate order broke: a step begins where {} of the last one is still to come",
-                          gate_text(schedule_[static_cast<size_t>(next_entry_)])));
-  }
-  next_entry_ = 0;
-  slot_rows_ = -1;
+  if (const std::string broken = order_.begin_step(); !broken.empty()) break_off(broken);
   gate_hashes_.clear();
   exchange_->begin_step(rows, next_rows);
 }
 
 TypedView HostCommunicator::typed_slot(int entry, int rows) {
-  const int entries = static_cast<int>(schedule_.size());
-  COPRIME_CHECK(entry >= 0 && entry < entries, "gate {} of {}", entry, entries);
-  const GateEntry& gate = schedule_[static_cast<size_t>(entry)];
+  const GateEntry& gate = order_.gate(entry);
   for (GateObserver* observer : observers_) observer->gate_asked(gate, entry, exchange_->sequence() + 1);
-  if (entry != next_entry_) {
-    break_off(
-        fmt::format("gate order broke: {} comes where {} is next", gate_text(gate),
-                    next_entry_ == entries ? "a new step" : gate_text(schedule_[static_cast<size_t>(next_entry_)])));
-  }
-  COPRIME_CHECK(rows >= 0 && rows <= gate.max_rows, "{}: {} rows of at most {}", gate_text(gate), rows, gate.max_rows);
+  if (const std::string broken = order_.ask_slot(entry, rows); !broken.empty()) break_off(broken);
   const std::span<std::byte> bytes = exchange_->out(static_cast<size_t>(rows * gate.row_bytes));
-  slot_rows_ = rows;
   return {bytes.data(), gate.type, rows, gate.row_bytes / dtype_bytes(gate.type)};
 }
 
 const GateEntry& HostCommunicator::begin_gate(int entry, int rows) {
-  if (entry != next_entry_ || rows != slot_rows_) {
-    break_off(fmt::format("gate order broke: entry {} with {} rows comes after the slot of entry {} with {}", entry,
-                          rows, next_entry_, slot_rows_));
-  }
-  return schedule_[static_cast<size_t>(entry)];
+  if (const std::string broken = order_.begin_gate(entry, rows); !broken.empty()) break_off(broken);
+  return order_.next_gate();
 }
 
 void HostCommunicator::finish_gate() {
-  ++next_entry_;
-  slot_rows_ = -1;
+  order_.finish_gate();
   ++statistics_.gates;
 }
 
@@ -90,8 +69,8 @@ void HostCommunicator::end_phase(GatePhase phase, size_t bytes) {
   const int64_t begin_ns = std::exchange(phase_begin_ns_, now_ns());
   if (ranks() > 1) statistics_.time_ns += phase_begin_ns_ - begin_ns;
   for (GateObserver* observer : observers_) {
-    observer->phase_ended(schedule_[static_cast<size_t>(next_entry_)],
-                          {phase, next_entry_, exchange_->sequence(), bytes, begin_ns, phase_begin_ns_});
+    observer->phase_ended(order_.next_gate(),
+                          {phase, order_.next(), exchange_->sequence(), bytes, begin_ns, phase_begin_ns_});
   }
 }
 
@@ -178,7 +157,7 @@ void HostCommunicator::sum(const GateEntry& gate, std::span<const std::span<cons
 
 void HostCommunicator::reduce_at_all(const GateEntry& gate, int rows, const Epilogue& epilogue) {
   const auto bytes = static_cast<size_t>(rows * gate.row_bytes);
-  exchange_->publish(next_entry_, bytes, incoming_from_all(bytes));
+  exchange_->publish(order_.next(), bytes, incoming_from_all(bytes));
   statistics_.bytes += bytes;
   end_phase(GatePhase::kPublish, bytes);
   if (gate.type == DType::kF32) device_.expect_add_norm(epilogue.residual.as_f32(), epilogue.norm_weight);
@@ -200,7 +179,7 @@ void HostCommunicator::reduce_by_owners(const GateEntry& gate, int rows, const E
   const int64_t own_rows = first_row(rank() + 1, rows, ranks()) - first_row(rank(), rows, ranks());
   const auto own_bytes = static_cast<size_t>(own_rows * gate.row_bytes);
   const auto all_bytes = static_cast<size_t>(rows * gate.row_bytes);
-  exchange_->scatter(next_entry_, {ends.data(), static_cast<size_t>(ranks())}, incoming_from_all(own_bytes));
+  exchange_->scatter(order_.next(), {ends.data(), static_cast<size_t>(ranks())}, incoming_from_all(own_bytes));
   statistics_.bytes += 2 * own_bytes;
   end_phase(GatePhase::kPublish, all_bytes);
   auto views = exchange_->wait();
@@ -213,7 +192,7 @@ void HostCommunicator::reduce_by_owners(const GateEntry& gate, int rows, const E
     const int64_t count = first_row(owner + 1, rows, ranks()) - first_row(owner, rows, ranks());
     incoming_[static_cast<size_t>(owner)] = static_cast<size_t>(count * gate.row_bytes);
   }
-  exchange_->publish(next_entry_, own_bytes, {incoming_.data(), static_cast<size_t>(ranks())});
+  exchange_->publish(order_.next(), own_bytes, {incoming_.data(), static_cast<size_t>(ranks())});
   end_phase(GatePhase::kPublish, own_bytes);
   views = exchange_->wait();
   end_phase(GatePhase::kWait, own_bytes);

@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "collective/gate_observer.h"
+#include "collective/gate_order.h"
 #include "device/device.h"
 #include "gate/exchange.h"
 #include "gate/schedule.h"
@@ -129,8 +130,7 @@ class HostCommunicator final : public Communicator {
   std::unique_ptr<Exchange> exchange_;
   Device& device_;
   const GateSchedule& schedule_;
-  int next_entry_;      // schedule_.size() between steps
-  int slot_rows_ = -1;  // of the slot of next_entry_; -1: not asked for yet
+  GateOrder order_;
   std::array<View, kMaxRanks> terms_;
   std::vector<float> row_;  // of a bf16 gate
   std::vector<uint16_t> bf16_row_;

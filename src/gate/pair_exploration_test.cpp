@@ -4,11 +4,11 @@
 // the search finds what the rule is for.
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <string>
 #include <vector>
 
 #include "base/hash.h"
+#include "base/testing.h"
 #include "gate/model_world.h"
 
 namespace coprime {
@@ -228,8 +228,7 @@ TEST(PairExploration, LostMessages) {
 TEST(PairExplorationSoak, LargerWorlds) {
   const WindowPlan one_gate = small_plan(1, 3, false), two_gates = small_plan(2, 3, false);
   expect_three_ranks_sound(one_gate, {{kOne, kMany}, {kMany, kOne}, {kOne, kBulk}});
-  const char* percent = std::getenv("COPRIME_SOAK_PERCENT");
-  if (percent == nullptr || std::atoi(percent) <= 100) return;
+  if (testing::soak_percent() <= 100) return;
   for (const bool early : {false, true}) {
     const WindowPlan plan = small_plan(3, 4, false);
     expect_sound<2, 12>({.plan = &plan, .steps = kDecodeSteps, .early_send_completions = early});

@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "base/testing.h"
 #include "gate/testing.h"
 
 namespace coprime {
@@ -31,12 +32,10 @@ class Random {
   uint64_t state_;
 };
 
-int64_t setting(const char* name, int64_t otherwise, int64_t least) {
-  const char* text = std::getenv(name);
-  return text == nullptr ? otherwise : std::max<int64_t>(least, std::atoll(text));
+uint64_t seed() {
+  const char* const text = std::getenv("COPRIME_SOAK_SEED");
+  return text == nullptr ? 0 : static_cast<uint64_t>(std::atoll(text)) << 16;
 }
-int64_t percent() { return setting("COPRIME_SOAK_PERCENT", 100, 1); }
-uint64_t seed() { return static_cast<uint64_t>(setting("COPRIME_SOAK_SEED", 0, 0)) << 16; }
 
 // Decode mostly, now and then the rows of a verify, of a small batch, of prefill.
 int draw_rows(Random& random, int max_rows) {
@@ -136,7 +135,7 @@ class GateSoak : public ::testing::TestWithParam<Link> {};
 TEST_P(GateSoak, every_byte_of_every_gate_is_right) {
   for (const auto& [ranks, gates] : {std::pair{2, 1'000}, std::pair{3, 100}, std::pair{5, 100}}) {
     const TestWorld world(GetParam(), ranks, kSchedule);
-    run_threads(ranks, [&, count = gates * percent() / 100](int rank) {
+    run_threads(ranks, [&, count = gates * testing::soak_percent() / 100](int rank) {
       const auto exchange = world.join(rank);
       run_rank(*exchange, count);
     });

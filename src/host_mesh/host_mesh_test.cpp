@@ -2,10 +2,10 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cstdlib>
 
 #include "attention/cube_groups.h"
 #include "base/error.h"
+#include "base/testing.h"
 #include "host_mesh/run.h"
 
 namespace coprime::host_mesh {
@@ -82,8 +82,7 @@ void expect_no_deadlock(uint64_t schedules) {
 TEST(HostMesh, NoDeadlockIn100000Schedules) { expect_no_deadlock(100'000); }
 // COPRIME_SOAK_PERCENT=100000 tries a million.
 TEST(HostMeshSoak, NoDeadlockInAMillionSchedules) {
-  const char* percent = std::getenv("COPRIME_SOAK_PERCENT");
-  expect_no_deadlock(10 * static_cast<uint64_t>(percent == nullptr ? 100 : std::max(1, std::atoi(percent))));
+  expect_no_deadlock(10 * static_cast<uint64_t>(testing::soak_percent()));
 }
 
 TEST(HostMesh, NoDeadlockIn1000FreeRuns) {

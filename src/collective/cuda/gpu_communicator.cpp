@@ -34,7 +34,7 @@ GpuCommunicator::GpuCommunicator(GpuAllReduce& all_reduce, const CudaStream& str
       library_(library),
       slot_(largest_slot_bytes(schedule_)),
       sum_(largest_slot_bytes(schedule_)),
-      next_entry_(static_cast<int>(schedule_.size())) {}
+      order_(schedule_) {}
 
 void GpuCommunicator::break_off(const std::string& message) {
   error_.emplace(ErrorKind::kInternal, message);
@@ -44,49 +44,27 @@ void GpuCommunicator::break_off(const std::string& message) {
 void GpuCommunicator::begin_step(int, int) {
   if (error_) throw *error_;
   all_reduce_.check();
-  const int entries = static_cast<int>(schedule_.size());
-  if (next_entry_ != 0 && next_entry_ != entries) {
-    break_off(fmt::format("gate order broke: a step begins where {} of the last one is still to come",
-                          gate_text(schedule_[static_cast<size_t>(next_entry_)])));
-  }
-  next_entry_ = 0;
-  slot_rows_ = -1;
+  if (const std::string broken = order_.begin_step(); !broken.empty()) break_off(broken);
 }
 
 TypedView GpuCommunicator::typed_slot(int entry, int rows) {
   if (error_) throw *error_;
-  const int entries = static_cast<int>(schedule_.size());
-  COPRIME_CHECK(entry >= 0 && entry < entries, "gate {} of {}", entry, entries);
-  const GateEntry& gate = schedule_[static_cast<size_t>(entry)];
-  if (entry != next_entry_) {
-    break_off(
-        fmt::format("gate order broke: {} comes where {} is next", gate_text(gate),
-                    next_entry_ == entries ? "a new step" : gate_text(schedule_[static_cast<size_t>(next_entry_)])));
-  }
-  COPRIME_CHECK(rows >= 0 && rows <= gate.max_rows, "{}: {} rows of at most {}", gate_text(gate), rows, gate.max_rows);
-  slot_rows_ = rows;
+  if (const std::string broken = order_.ask_slot(entry, rows); !broken.empty()) break_off(broken);
+  const GateEntry& gate = order_.next_gate();
   return {slot_.data(), gate.type, rows, gate.row_bytes / dtype_bytes(gate.type)};
 }
 
 const GateEntry& GpuCommunicator::begin_gate(int entry, int rows) {
   if (error_) throw *error_;
-  if (entry != next_entry_ || rows != slot_rows_) {
-    break_off(fmt::format("gate order broke: entry {} with {} rows comes after the slot of entry {} with {}", entry,
-                          rows, next_entry_, slot_rows_));
-  }
-  return schedule_[static_cast<size_t>(entry)];
-}
-
-void GpuCommunicator::finish_gate() {
-  ++next_entry_;
-  slot_rows_ = -1;
+  if (const std::string broken = order_.begin_gate(entry, rows); !broken.empty()) break_off(broken);
+  return order_.next_gate();
 }
 
 void GpuCommunicator::reduce(int entry, int rows, const Epilogue& epilogue) {
   const GateEntry& gate = begin_gate(entry, rows);
   COPRIME_CHECK(epilogue.residual.type == gate.type, "{} of {} meets a residual of {}", gate_text(gate),
                 dtype_name(gate.type), dtype_name(epilogue.residual.type));
-  if (rows == 0) return finish_gate();
+  if (rows == 0) return order_.finish_gate();
   const int64_t columns = gate.row_bytes / dtype_bytes(gate.type);
   const AllReduceCall call{.type = gate.type,
                            .elements = rows * columns,
@@ -101,7 +79,7 @@ void GpuCommunicator::reduce(int entry, int rows, const Epilogue& epilogue) {
   }
   if (choice.row != nullptr && choice.row->method == AllReduceMethod::kPushNormQuant) {
     all_reduce_.sum_norm_quant(stream_.get(), norm_arguments(epilogue), slot_.data());
-    return finish_gate();
+    return order_.finish_gate();
   }
   if (choice.row != nullptr) {
     all_reduce_.sum(stream_.get(), *choice.row, call, slot_.data(), sum_.data());
@@ -109,7 +87,7 @@ void GpuCommunicator::reduce(int entry, int rows, const Epilogue& epilogue) {
     library_->all_reduce(slot_.data(), sum_.data(), call.elements, nccl_type(call.type), stream_.get());
   }
   add_norm(sum_.data(), epilogue);
-  finish_gate();
+  order_.finish_gate();
 }
 
 void GpuCommunicator::add_norm(const void* sums, const Epilogue& epilogue) {
@@ -134,7 +112,7 @@ void GpuCommunicator::all_gather(int entry, int rows, std::span<const GatherPart
     COPRIME_CHECK(out.stride == out.columns, "rows of {} elements, {} apart", out.columns, out.stride);
     add_norm(out.data, *epilogue);
   }
-  finish_gate();
+  order_.finish_gate();
 }
 
 }  // namespace coprime

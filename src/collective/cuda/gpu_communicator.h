@@ -35,7 +35,6 @@ class GpuCommunicator final : public Communicator {
 
  private:
   const GateEntry& begin_gate(int entry, int rows);
-  void finish_gate();
   void add_norm(const void* sums, const Epilogue& epilogue);
   [[noreturn]] void break_off(const std::string& message);
 
@@ -44,8 +43,7 @@ class GpuCommunicator final : public Communicator {
   const GateSchedule schedule_;
   NcclCommunicator* library_;
   DeviceMemory slot_, sum_;
-  int next_entry_;
-  int slot_rows_ = -1;
+  GateOrder order_;
   std::optional<Error> error_;
 };
 

@@ -14,6 +14,7 @@
 #include <thread>
 
 #include "base/clock.h"
+#include "base/testing.h"
 #include "transport/soft_uc/testing.h"
 
 namespace coprime {
@@ -220,8 +221,7 @@ TEST_P(SoftUcSoak, long_exchanges_arrive_whole_and_in_order) {
     options.delay = {.base_us = 5, .jitter_us = 200, .stall_every = 1000, .stall_us = 5000};
     messages = 1'000;
   }
-  const char* percent = std::getenv("COPRIME_SOAK_PERCENT");
-  messages = messages * (percent == nullptr ? 100 : static_cast<uint64_t>(std::max(1, std::atoi(percent)))) / 100;
+  messages = messages * static_cast<uint64_t>(testing::soak_percent()) / 100;
   auto [one, other] = stream_pair();
   auto [beside_one, beside_other] = stream_pair();
   std::string wrong;
