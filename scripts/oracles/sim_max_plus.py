@@ -1,360 +1,368 @@
 #!/usr/bin/env python3
-"""The time of the decode kernels by the rules of docs/simulator-model.md alone: a second implementation, for the tests.
+"""The time of every kernel by the rules of docs/simulator-model.md alone: a second implementation, for the tests.
 
     sim_max_plus.py CASES     prints the ticks of each case, one a line
 
-CASES has one JSON object a line: "chip" (the values of sim::Chip by their keys; contention is taken as false), "kernel"
-(opt1, opt3, opt3v or opt2), "context", "max_context", "tile", "rows" (G), "d", "pes", "cubes", and "reduce": for each
-level, PEs and then CUBEs, {"root": place, "children": [[from, to, hops], ...]} in the order in which each receives.
+CASES has one JSON object a line: "chip" (the values of sim::Chip by their keys; contention is taken as false), what
+`coprime sim run` asks for ("kernel", "variant", "context", "max_context", "tile", "rows", "d", "pes", "cubes",
+"kv_heads", "kv_per_cube", "query_begin", "query_end", "query_rows"), "groups" (of a SIP), and for the PEs of a CUBE and
+the CUBEs of a group, in this order: "meshes" [rows, columns], "rings" (places by position), and "reduce" [[from, to],
+...] in the order in which each place receives.
 
-Each engine of a PE takes jobs; a job is ready when all that it names has ended. The CPU is one more: its operations wait,
-take their issue cycles, and hand jobs to engines. Whatever has the earliest next moment goes next.
+This file has the kernels, as programs: generators of operations, each of which gives back the tensor that it makes.
+max_plus_chip.py has the rules by which a PE performs them.
 """
-import functools
 import json
 import sys
+import types
+
+from max_plus_chip import (WAIT_ALL, Network, Pe, Region, Tensor, fill, load, math, product, recv, recv_async, run_all, send,
+                           softmax_pv, store, wait)
+
+# ---- Kernels of decode
 
 
-class Job:
-    """Something on an engine. `after`: what must have ended; `seen`: not before this time."""
-
-    def __init__(self, number, seen, after=(), duration=0, size=0, drain=0):
-        self.number, self.seen, self.after, self.duration, self.size = number, seen, after, duration, size
-        self.drain = drain  # a composite's last step: its result is there so much after its end
-        self.start = self.end = None
-
-    def ready(self):
-        ends = [job.end for job in self.after]
-        return None if None in ends else max([self.seen] + ends)
+def state_of(rows, d):
+    return Tensor(rows), Tensor(rows), Tensor(rows, d)
 
 
-class Result:
-    """The end of a composite: of its last step, and the drain."""
-
-    def __init__(self, step):
-        self.step = step
-
-    @property
-    def end(self):
-        return None if self.step.end is None else self.step.end + self.step.drain
+def begin(rows, d):
+    return (yield fill(rows)), (yield fill(rows)), (yield fill(rows, d))
 
 
-class Engine:
-    """Queues of jobs; only heads are looked at."""
-
-    def __init__(self, queues):
-        self.queues = [[] for _ in range(queues)]
-        self.heads = [0] * queues
-        self.free = 0
-
-    def moment(self):
-        ready = [r for q, h in zip(self.queues, self.heads) if h < len(q) and (r := q[h].ready()) is not None]
-        return max(self.free, min(ready)) if ready else None
-
-    def take(self, now, rank):
-        heads = [(rank(i, q[h]), i) for i, (q, h) in enumerate(zip(self.queues, self.heads))
-                 if h < len(q) and (r := q[h].ready()) is not None and r <= now]
-        i = min(heads)[1]
-        self.heads[i] += 1
-        return self.queues[i][self.heads[i] - 1]
+def absorb(s, v, state, new, in_place=False, what="composite"):
+    """A tile's softmax(S), product and update. v: None in HBM. new: where the state will be, all of it or m alone."""
+    (m, l, o), (m2, l2, o2) = state, new
+    a = yield math(s, out=Tensor(s.rows))
+    yield math(m, a, out=m2)
+    b = yield math(s, m2)
+    p = yield math(b, exp=True)
+    e = yield math((yield math(m, m2)), exp=True)
+    total = yield math(p, out=Tensor(s.rows))
+    x = yield math(l, e, out=l if in_place else None)
+    yield math(x, total, out=l if in_place else l2)
+    u = yield product(p, v, o.columns, what=what)
+    y = yield math(o, e, out=o if in_place else None)
+    yield math(y, u, out=o if in_place else o2)
+    return ((m2, l, o), (m, l2, o2)) if in_place else (new, state)
 
 
-class Pe:
-    def __init__(self, chip):
-        self.chip, self.t, self.number = chip, 0, 0
-        self.math, self.gemm, self.dma = Engine(3), Engine(2), Engine(2)  # MATH: CPU, accumulator, softmax
-        self.request_starts, self.request_ends, self.free_port = [], [], 0
-        self.math_jobs, self.composites, self.everything = [], [], []
-        self.steps = {0: [], 1: []}  # fetched, of composites and of softmax_pv
-        self.pvs, self.sent = [], []
-
-    def cycles(self, n):
-        return n * self.chip["pe.ps_per_cycle"]
-
-    def transfer(self, size):
-        return -(-size * 1000 // self.chip["pe.dma.hbm_gb_s"])
-
-    def work(self, elements, cost=1):
-        return self.cycles(self.chip["pe.math.fill_cycles"] + -(-elements * cost // self.chip["pe.math.lanes"]))
-
-    # Engines
-
-    def run_until(self, condition):
-        """Lets engines work until `condition` (of the CPU) gives a time that comes before anything of theirs."""
-        while True:
-            at = condition()
-            moments = [(m, i) for i, engine in enumerate((self.math, self.gemm, self.dma))
-                       if (m := engine.moment()) is not None]
-            if at is not None and (not moments or at <= min(moments)[0]):
-                return at
-            now, which = min(moments)
-            (self.run_math, self.run_gemm, self.run_dma)[which](now)
-
-    def run_math(self, now):
-        self.run_plain(self.math, now)
-
-    def run_gemm(self, now):
-        self.run_plain(self.gemm, now)
-
-    def run_plain(self, engine, now):
-        job = engine.take(now, lambda _, job: job.number)
-        job.start, job.end = now, now + job.duration
-        engine.free = job.end
-
-    def run_dma(self, now):
-        job = self.dma.take(now, lambda queue, job: (queue, job.number))
-        left, ready = job.size, job.ready()
-        while left > 0:
-            size = min(left, self.chip["pe.dma.request_bytes"])
-            start = max(ready, self.dma_free())
-            job.start = start if job.start is None else job.start
-            self.free_port = start + self.transfer(size)
-            self.request_ends.append(self.free_port + self.chip["pe.dma.latency_ps"])
-            left -= size
-        job.end = self.request_ends[-1]
-        self.dma.free = self.dma_free()
-
-    def dma_free(self):
-        depth = self.chip["pe.dma.reads_in_flight"]
-        return max(self.free_port, self.request_ends[-depth] if len(self.request_ends) >= depth else 0)
-
-    # CPU
-
-    def wait_for(self, things):
-        def condition():
-            ends = [thing.end for thing in things]
-            return None if None in ends else max([self.t] + ends)
-        self.t = self.run_until(condition)
-
-    def issue(self, what):
-        self.t += self.cycles(self.chip["pe.issue." + what])
-        self.number += 1
-
-    def math_op(self, elements, cost=1, operands=()):
-        self.wait_for(operands)
-        depth = self.chip["pe.math.queue_depth"]
-        if len(self.math_jobs) >= depth:
-            before = self.math_jobs[-depth]
-            self.t = self.run_until(lambda: None if before.start is None else max(self.t, before.start))
-        self.issue("math")
-        job = Job(self.number, self.t, duration=self.work(elements, cost))
-        self.math.queues[0].append(job)
-        self.math_jobs.append(job)
-        self.everything.append(job)
-        if self.chip["pe.math.blocking"]:
-            self.wait_for([job])
-        return job
-
-    def move(self, what, size, operands=()):
-        self.wait_for(operands)
-        self.issue(what)
-        job = Job(self.number, self.t, size=size)
-        self.dma.queues[0].append(job)
-        self.everything.append(job)
-        return job
-
-    def room(self):
-        depth = self.chip["pe.gemm.composite_depth"]
-
-        def condition():
-            ends = [thing.end for thing in self.composites]
-            known = sorted((end for end in ends if end is not None and end > self.t), reverse=True)
-            may = depth - 1 - ends.count(None)  # so many may be under way besides those that have no end yet
-            if may < 0:
-                return None
-            return self.t if len(known) <= may else known[may]
-        self.t = self.run_until(condition)
-
-    def add_steps(self, queue, m, k, n, in_hbm, after):
-        """The steps of [m x k] times [k x n], with their fetches; returns them."""
-        tile_k, tile_n = self.chip["pe.gemm.tile_k"], self.chip["pe.gemm.tile_n"]
-        duration = -(-m // self.chip["pe.gemm.tile_m"]) * self.cycles(self.chip["pe.gemm.subtile_cycles"])
-        made, stages = [], self.chip["pe.dma.stages"]
-        for column in range(0, n, tile_n):
-            for row in range(0, k, tile_k):
-                step = Job(self.number, self.t, list(after), duration, drain=self.cycles(self.chip["pe.gemm.drain_cycles"]))
-                if not made:
-                    step.duration += self.cycles(self.chip["pe.gemm.fill_cycles"])
-                if in_hbm:
-                    fetched = self.steps[queue]
-                    before = [fetched[-stages]] if len(fetched) >= stages else []
-                    fetch = Job(self.number, self.t, before, size=2 * min(tile_k, k - row) * min(tile_n, n - column))
-                    self.dma.queues[queue].append(fetch)
-                    step.after.append(fetch)
-                    fetched.append(step)
-                self.gemm.queues[queue].append(step)
-                made.append(step)
-        return made
-
-    def composite(self, m, k, n, operands, in_hbm=True, reused=()):
-        self.wait_for([*operands, *reused])
-        self.room()
-        self.issue("composite")
-        result = Result(self.add_steps(0, m, k, n, in_hbm, [])[-1])
-        self.composites.append(result)
-        self.everything.append(result)
-        return result
-
-    def softmax_pv(self, m, t, n, scores, made_by_math):
-        self.wait_for(made_by_math)  # the accumulator is an output: what MATH still writes there
-        self.room()
-        self.issue("ex_composite")
-        exp = self.chip["pe.math.exp_cost"]
-        parts = [(m * t, 1), (m, 1), (m * t, 1), (m * t, exp), (m, 1), (m, exp), (m * t, 1), (m, 1), (m, 1)]
-        after = [scores] + [pv["softmax"] for pv in self.pvs[-1:]]
-        if len(self.pvs) >= 2:
-            after.append(self.pvs[-2]["last"])
-        softmax = Job(self.number, self.t, after, sum(self.work(*part) for part in parts))
-        self.math.queues[2].append(softmax)
-        last = self.add_steps(1, m, t, n, True, [softmax])[-1]
-        update = Job(self.number, self.t, [Result(last)], 2 * self.work(m * n))
-        self.math.queues[1].append(update)
-        self.pvs.append({"softmax": softmax, "last": last})
-        self.composites.append(update)
-        self.everything.append(update)
-        return softmax, update
-
-    def send(self, size, operand):
-        self.wait_for([operand])
-        self.issue("send")
-        self.sent.append((size, self.t))
-
-    def receive(self, message):
-        self.t = message(self.t)
-        self.issue("recv")
+def merge(state, other, new):
+    (m, l, o), (m2, l2, o2) = state, other
+    yield math(m, m2, out=new[0])
+    e = yield math((yield math(m, new[0])), exp=True)
+    e2 = yield math((yield math(m2, new[0])), exp=True)
+    x, x2 = (yield math(l, e)), (yield math(l2, e2))
+    yield math(x, x2, out=new[1])
+    y, y2 = (yield math(o, e)), (yield math(o2, e2))
+    yield math(y, y2, out=new[2])
+    return new, state
 
 
-def sweep(pe, case, keys):
-    """The tiles of a rank with so many keys; returns the operations that made m, l and O."""
-    g, d, tile = case["rows"], case["d"], case["tile"]
-    exp = pe.chip["pe.math.exp_cost"]
-    q = pe.move("load", 2 * g * d)
-    m, l, o = pe.math_op(g), pe.math_op(g), pe.math_op(g * d)
-    lengths = [min(tile, keys - start) for start in range(0, keys, tile)]
-    kernel = case["kernel"]
+def closing(state):
+    out = yield math(state[2], state[1], out=Tensor(state[2].rows, state[2].columns, 2))
+    yield store(out)
 
-    def softmax(t, s):
-        pe.math_op(g * t, operands=[s])
-        new_m = pe.math_op(g)
-        pe.math_op(g * t)
-        p = pe.math_op(g * t, exp)
-        pe.math_op(g)
-        pe.math_op(g, exp)
-        pe.math_op(g * t)
-        pe.math_op(g)
-        return p, new_m, pe.math_op(g)
 
-    def update(u):
-        pe.math_op(g * d)
-        return pe.math_op(g * d, operands=[u])
+def keys_of(case, ranks, rank):
+    block = -(-case.max_context // ranks)
+    return max(0, min(block, case.context - rank * block))
 
-    def scores(t, reused=()):
-        return pe.composite(g, d, t, [q], reused=reused)
 
-    if kernel == "opt1":
-        for t in lengths:
-            p, m, l = softmax(t, scores(t))
-            o = update(pe.composite(g, t, d, [p]))
-    elif kernel in ("opt3", "opt3v"):
-        ahead = kernel == "opt3v"
-        prepare = lambda t: (scores(t), pe.move("load", 2 * t * d) if ahead else None)
-        following = prepare(lengths[0]) if lengths else None
-        for j, t in enumerate(lengths):
-            (s, w), following = following, prepare(lengths[j + 1]) if j + 1 < len(lengths) else None
-            p, m, l = softmax(t, s)
-            o = update(pe.composite(g, t, d, [p, w] if ahead else [p], in_hbm=not ahead))
-    elif lengths:  # opt2
-        steps = []
-        for j, t in enumerate(lengths):
-            own = t < lengths[0]  # a short last tile has a buffer of its own
-            s = scores(t, reused=steps[j - 2:j - 1] if j >= 2 and not own else ())
-            softmax_step, o = pe.softmax_pv(g, t, d, s, [m, l, o] if j == 0 else [])
-            steps.append(softmax_step)
-        pe.wait_for(pe.everything)
-        m = l = o
-    return m, l, o
+def sweep(case, keys):
+    g, d, tile, variant = case.rows, case.d, case.tile, case.variant
+    q = yield load(Tensor(g, d, 2))
+    state, new = (yield from begin(g, d)), state_of(g, d)
+    widths = [min(tile, keys - start) for start in range(0, keys, tile)]
+    turns = [(Tensor(g, tile), Tensor(tile, d, 2)) for _ in range(2)]
+    buffers = [turns[j % 2] if t == tile else (Tensor(g, t), Tensor(t, d, 2)) for j, t in enumerate(widths)]
+    scale = None
+
+    def prepare(j):
+        yield product(q, None, widths[j], buffers[j][0])
+        if variant == "opt3v":
+            yield load(buffers[j][1])
+
+    if case.kernel == "blocking-dot":
+        scale, new = (yield fill(g)), (new[0], None, None)
+    elif variant in ("opt3", "opt3v") and widths:
+        yield from prepare(0)
+    for j, t in enumerate(widths):
+        if scale:
+            s = yield math((yield product(q, None, t, what="dot")), scale)
+            state, new = yield from absorb(s, None, state, new, True, "dot")
+        elif variant == "opt2":
+            yield from prepare(j)
+            yield softmax_pv(buffers[j][0], state)
+        elif variant == "opt1":
+            s = yield product(q, None, t)
+            state, new = yield from absorb(s, None, state, new)
+        else:
+            if j + 1 < len(widths):
+                yield from prepare(j + 1)
+            state, new = yield from absorb(buffers[j][0], buffers[j][1] if variant == "opt3v" else None, state, new)
+    if variant == "opt2" and widths and not scale:
+        yield WAIT_ALL
+    return state
+
+
+def family(messages, place):
+    """Of a reduction: the children of a place, and its parent (None: it is the root)."""
+    parents = [target for source, target in messages if source == place]
+    return [source for source, target in messages if target == place], parents[0] if parents else None
+
+
+def decode(case, place, levels, keys):
+    """levels: 2 within the CUBE, then 1 across CUBEs."""
+    state = yield from sweep(case, keys)
+    arrived, new = state_of(case.rows, case.d), state_of(case.rows, case.d)
+    for level in levels:
+        children, parent = family(case.reduce[2 - level], place[level])
+        at = lambda number: (*place[:level], number, *place[level + 1:])
+        for child in children:
+            for x in arrived:
+                yield recv(at(child), x)
+            state, new = yield from merge(state, arrived, new)
+        if parent is not None:
+            for x in state:
+                yield send(at(parent), x)
+            return
+    yield from closing(state)
+
+
+def short_decode(case, place, keys):
+    for _ in range(min(case.kv_per_cube, case.kv_heads)):
+        yield from decode(case, place, [2], keys)
+        yield WAIT_ALL
+
+
+def fan_out(case, ring, root, keys):
+    state, new = (yield from sweep(case, keys)), state_of(case.rows, case.d)
+    have, buffers = state, [state_of(case.rows, case.d) for _ in range(2)]
+    for step in range(1, ring.size):
+        receives = []
+        for x in buffers[step % 2]:
+            receives.append((yield recv_async(ring.before, x)))
+        for x in have:
+            yield send(ring.next, x)
+        for receive in receives:
+            yield wait(receive)
+        have = buffers[step % 2]
+        state, new = yield from merge(state, have, new)
+    if root:
+        yield from closing(state)
+
+
+def all_reduce(case, place):
+    sip, cube, pe = place
+    children, parent = family(case.reduce[1], cube)
+    rows, d, sips = case.rows, case.d, case.chip["sips"]
+    x = yield load(Tensor(rows, d, 2))
+    y = yield math(x, (yield fill(rows)), out=Tensor(rows, d))
+    for child in children:
+        o = yield recv((sip, child, pe), Tensor(rows, d))
+        y = yield math(y, o)
+    if parent is not None:
+        yield send((sip, parent, pe), y)
+        y = yield recv((sip, parent, pe), Tensor(rows, d))
+    elif sips > 1:
+        parts, at = {sip: y}, sip
+        for _ in range(sips - 1):
+            receive = yield recv_async(((sip - 1) % sips, cube, pe), Tensor(rows, d))
+            yield send(((sip + 1) % sips, cube, pe), parts[at])
+            at = (at - 1) % sips
+            yield wait(receive)
+            parts[at] = Tensor(rows, d)
+        y = parts[0]
+        for i in range(1, sips):
+            y = yield math(y, parts[i])
+    for child in reversed(children):
+        yield send((sip, child, pe), y)
+    yield store(y)
+
+
+# ---- Kernels of prefill
+
+
+def fold(q, heads, at, n, first, tile, state, new):
+    """Queries [at, at + n) of so many heads with a tile of keys from `first` on."""
+    s = yield product(q, None, tile)
+    if first + tile > at:
+        mask = yield fill(n, tile)
+        if heads > 1:
+            mask = yield math(mask, out=Tensor(heads * n, tile))
+        yield math(s, mask, out=s)
+    return (yield from absorb(s, None, state, new, True))
+
+
+def end(state):
+    yield from closing(state)
+    yield WAIT_ALL
+
+
+def prefill(case):
+    """On one PE."""
+    block = case.query_rows // case.rows
+    for at in range(case.query_begin, case.query_end, block):
+        n = min(block, case.query_end - at)
+        rows = case.rows * n
+        q = yield load(Tensor(rows, case.d, 2))
+        state, new = (yield from begin(rows, case.d)), (Tensor(rows), None, None)
+        for first in range(0, min(case.context, at + n), case.tile):
+            width = min(case.tile, case.context - first)
+            state, new = yield from fold(q, case.rows, at, n, first, width, state, new)
+        yield from end(state)
+
+
+def ring_of(order, place):
+    """A ring of places; which one's block of keys a position has at first is what `order` says."""
+    position, size = order.index(place), len(order)
+    return types.SimpleNamespace(size=size, position=position, next=order[(position + 1) % size], before=order[position - 1])
+
+
+class Rings:
+    """On many PEs. blocks: numbers by position on each ring. share: of `shares`, which tiles of queries are its own."""
+
+    def __init__(self, case, heads, chunk, skip, cubes, cube_blocks, pes, pe_blocks, share, shares):
+        self.case, self.heads, self.chunk, self.skip = case, heads, chunk, skip
+        self.cubes, self.cube_blocks, self.pes, self.pe_blocks = cubes, cube_blocks, pes, pe_blocks
+        self.share, self.shares = share, shares
+        self.keys = region_keys(case, len(cube_blocks) * len(pe_blocks))
+        self.from_cubes, self.from_pes = ([self.region() for _ in range(2)] for _ in range(2))
+
+    def region(self):
+        return [Region(self.keys, self.case.d, 2) for _ in range(2)]  # K, V
+
+    def program(self, turns):
+        n, last = self.case.query_rows // self.heads, self.case.query_end
+        for _ in range(turns):
+            at = self.case.query_begin
+            while at < last:
+                number = at // self.chunk
+                end_of_chunk = min((number + 1) * self.chunk, last)
+                starts = range(at + self.share * n, end_of_chunk, self.shares * n)
+                yield from self.run_chunk([(start, min(n, end_of_chunk - start)) for start in starts], number)
+                at = end_of_chunk
+
+    def around(self, ring, own, turns, work):
+        """What a place has goes round the ring; work(what is here, step) at each step."""
+        have = own
+        for step in range(ring.size):
+            receives = []
+            if step + 1 < ring.size:
+                following = turns[(step + 1) % 2]
+                for x in following:
+                    receives.append((yield recv_async(ring.before, x)))
+                for x in have:
+                    yield send(ring.next, x)
+            yield from work(have, step)
+            for receive in receives:
+                yield wait(receive)
+            if receives:
+                have = following
+
+    def run_chunk(self, tiles, number):
+        self.fresh = True
+
+        def work(have, step):
+            block = self.cube_blocks[(self.cubes.position - step) % self.cubes.size]
+            if block <= number or not self.skip:
+                yield from self.around(self.pes, have, self.from_pes, lambda _, step: self.meet(tiles, block, step))
+
+        yield from self.around(self.cubes, self.region(), self.from_cubes, work)
+        for _, n in tiles:
+            state = yield from self.load_state(self.heads * n)
+            yield from end(state)
+        yield WAIT_ALL
+
+    def meet(self, tiles, block, step):
+        """The queries and the region that is here at this step of the spread."""
+        first = (block * self.pes.size + self.pe_blocks[(self.pes.position - step) % self.pes.size]) * self.keys
+        fresh, self.fresh = self.fresh, False
+        for at, n in tiles:
+            if fresh or not self.skip or first < at + n:
+                yield from self.fold_region(at, n, first, fresh)
+
+    def load_state(self, rows):
+        state = state_of(rows, self.case.d)
+        for x in state:
+            yield load(x)
+        return state
+
+    def fold_region(self, at, n, region, fresh):
+        rows, d, tile = self.heads * n, self.case.d, self.case.tile
+        q = yield load(Tensor(rows, d, 2))
+        state, new = (yield from begin(rows, d) if fresh else self.load_state(rows)), (Tensor(rows), None, None)
+        for first in range(region, region + self.keys, tile):
+            if self.skip and first >= at + n:
+                break
+            state, new = yield from fold(q, self.heads, at, n, first, tile, state, new)
+        for x in state:
+            yield store(x)
+        yield WAIT_ALL
+
+
+def region_keys(case, ranks):
+    return -(-case.max_context // (ranks * case.tile)) * case.tile
+
+
+# ---- Launches
+
+
+def programs_of(case):
+    """By place (sip, cube, pe). Groups, and PE numbers of an all-reduce, that are alike stand for each other."""
+    kernel, pes, cubes, (pe_ring, cube_ring) = case.kernel, case.pes, case.cubes, case.rings
+    ranks = {(0, cube, pe): cube * pes + pe for cube in range(cubes) for pe in range(pes)}
+    one_cube = {place: rank for place, rank in ranks.items() if rank < pes}
+    snake = [(0, cube, pe) for i, cube in enumerate(cube_ring) for pe in (pe_ring if i % 2 == 0 else pe_ring[::-1])]
+    alone = types.SimpleNamespace(size=1, position=0)
+
+    if kernel in ("decode", "blocking-dot"):
+        return {place: decode(case, place, [2, 1], keys_of(case, len(ranks), rank)) for place, rank in ranks.items()}
+    if kernel == "decode-short":
+        return {place: short_decode(case, place, keys_of(case, pes, rank)) for place, rank in one_cube.items()}
+    if kernel == "fan-out":
+        return {place: fan_out(case, ring_of(snake, place), rank == 0, keys_of(case, len(ranks), rank))
+                for place, rank in ranks.items()}
+    if kernel == "allreduce":
+        places = [(sip, cube, 0) for sip in range(case.chip["sips"]) for cube in range(cubes)]
+        return {place: all_reduce(case, place) for place in places}
+    if kernel == "kv-fan-out":
+        blocks, whole = [ranks[place] for place in snake], region_keys(case, len(ranks)) * len(ranks)
+        return {place: Rings(case, 1, whole, False, ring_of(snake, place), blocks, alone, [0], snake.index(place),
+                             len(ranks)).program(case.rows) for place in ranks}
+    if kernel == "prefill" and len(ranks) == 1:
+        return {(0, 0, 0): prefill(case)}
+
+    def rings(place, cubes_of_ring, heads):
+        sip, cube, pe = place
+        around_pes = ring_of([(sip, cube, other) for other in pe_ring], place)
+        around_cubes = ring_of([(sip, other, pe) for other in cubes_of_ring], place)
+        chunk = region_keys(case, len(cubes_of_ring) * pes) * pes
+        return Rings(case, heads, chunk, True, around_cubes, cubes_of_ring, around_pes, pe_ring, around_pes.position, pes)
+
+    if kernel == "prefill-short":
+        turns = min(case.kv_per_cube, case.kv_heads)
+        return {place: rings(place, [0], case.rows).program(turns) for place in one_cube}
+    return {place: rings(place, cube_ring, 1 if cubes > 1 else case.rows).program(1) for place in ranks}
+
+
+def launches(case):
+    if case.kernel in ("decode-short", "prefill-short", "allreduce"):
+        return 1
+    return -(-case.kv_heads // (case.groups * case.chip["sips"]))
 
 
 def solve(case):
-    chip = case["chip"]
-    g, d, pes, cubes = case["rows"], case["d"], case["pes"], case["cubes"]
-    block = -(-case["max_context"] // (pes * cubes))
-    keys_of = lambda rank: max(0, min(block, case["context"] - rank * block))
-    exp = chip["pe.math.exp_cost"]
-    levels = [("pe", case["reduce"][0]), ("cube", case["reduce"][1])]
-
-    def children(level, place):
-        return [(source, hops) for source, target, hops in levels[level][1]["children"] if target == place]
-
-    def key_of(cube, pe, level):
-        """All that the time of a PE depends on, up to what it sends at `level`."""
-        below = tuple((key_of(cube, source, 0), hops) for source, hops in children(0, pe))
-        above = ()
-        if level == 1:
-            above = tuple((key_of(source, pe, 1), hops) for source, hops in children(1, cube))
-        is_root = level == 1 and cube == levels[1][1]["root"]
-        return keys_of(cube * pes + pe), below, above, is_root
-
-    @functools.lru_cache(maxsize=None)
-    def run(key):
-        """(the end of all that the PE and those below it do, its messages as (bytes, seen))."""
-        keys, below, above, is_root = key
-        pe, end = Pe(chip), 0
-        m, l, o = sweep(pe, case, keys)
-        buffers = [None, None, None]  # what last read m2, l2 and O2
-        for kind, group in (("pe", below), ("cube", above)):
-            for child, hops in group:
-                child_end, messages = run(child)
-                end = max(end, child_end)
-                take = receiver(kind, hops)
-                for i, message in enumerate(messages):
-                    if buffers[i] is not None:
-                        pe.wait_for([buffers[i]])
-                    pe.receive(lambda posted: take(message, posted))
-                new_m = pe.math_op(g)
-                pe.math_op(g)
-                pe.math_op(g, exp)
-                buffers[0] = pe.math_op(g)
-                pe.math_op(g, exp)
-                pe.math_op(g)
-                buffers[1] = pe.math_op(g)
-                l = pe.math_op(g)
-                pe.math_op(g * d)
-                buffers[2] = pe.math_op(g * d)
-                m, o = new_m, pe.math_op(g * d)
-        if is_root:
-            pe.move("store", 2 * g * d, [pe.math_op(g * d)])
-        else:
-            for size, operand in ((4 * g, m), (4 * g, l), (4 * g * d, o)):
-                pe.send(size, operand)
-        pe.wait_for(pe.everything)
-        return max(end, pe.t), tuple(pe.sent)
-
-    def receiver(kind, hops):
-        """Slots of one pair: (message, time of the post) -> the time at which its last slot is taken."""
-        gb_s, hop = chip[f"ipcq.{kind}.gb_s"], hops * chip[f"ipcq.{kind}.hop_ps"]
-        state, taken = {"port": 0}, []
-
-        def cut(size, part):
-            return [min(part, size - at) for at in range(0, size, part)]
-
-        def take(message, posted):
-            size, seen = message
-            for slot in cut(size, chip["ipcq.slot_bytes"]):
-                credit = taken[-chip["ipcq.slots"]] + hop if len(taken) >= chip["ipcq.slots"] else 0
-                start = max(state["port"], seen, credit)
-                state["port"] = start + sum(-(-packet * 1000 // gb_s) for packet in cut(slot, chip["ipcq.packet_bytes"]))
-                taken.append(max(state["port"] + hop, posted))
-            return taken[-1]
-        return take
-
-    return run(key_of(levels[1][1]["root"], levels[0][1]["root"], 1))[0]
+    network = Network(case.chip, *case.meshes)
+    overtaking = case.variant == "opt2" and case.kernel in ("decode", "decode-short", "fan-out")
+    return launches(case) * run_all({Pe(network, place, overtaking): program for place, program in programs_of(case).items()})
 
 
 def main():
     with open(sys.argv[1]) as cases:
         for line in cases:
-            print(solve(json.loads(line)))
+            print(solve(types.SimpleNamespace(**json.loads(line))))
 
 
 if __name__ == "__main__":

@@ -66,6 +66,10 @@ class RandomCases {
     spec.kernel = tl::kKernels[static_cast<size_t>(number(0, static_cast<int64_t>(tl::kKernels.size()) - 2))];
     spec.kv_heads = static_cast<int>(number(1, 3));
     spec.kv_per_cube = 1 << number(0, 2);
+    if (spec.kernel == tl::Kernel::kAllReduce) {
+      made.chip.sips = number(1, 4);
+      made.chip.ipcq.sip = {number(1, 200), number(0, 50'000)};
+    }
     const bool ring = spec.kernel == tl::Kernel::kPrefill || spec.kernel == tl::Kernel::kKvFanOut;
     if (!ring && spec.kernel != tl::Kernel::kPrefillShort) return made;
     spec.pes = 1 << number(0, std::countr_zero(static_cast<unsigned>(made.chip.pes)));
@@ -76,6 +80,15 @@ class RandomCases {
     spec.largest_context = spec.context + number(0, spec.tile);
     spec.query_begin = coin() ? 0 : number(0, spec.context - 1);
     spec.query_rows = spec.rows * number(1, 12);
+    return made;
+  }
+
+  // The same with few queries, and few ranks where each speaks with all: for an oracle that takes its time.
+  Case next_short_one_of_any_kernel() {
+    Case made = next_of_any_kernel();
+    RunSpec& spec = made.spec;
+    if (spec.kernel == tl::Kernel::kFanOut) spec.pes = std::min(spec.pes, std::max(1, 16 / spec.cubes));
+    spec.query_end = std::min(spec.context, spec.query_begin + number(1, 12 * spec.query_rows));
     return made;
   }
 
