@@ -52,6 +52,21 @@ TEST(DecodeData, ZeroQueriesGiveTheMeanOfTheValues) {
   }
 }
 
+TEST(DecodeDataSoak, ALayerOfAMillionTokensCountsEachOfThemOnce) {
+  const auto inputs = std::make_shared<ZeroQueries>();
+  RunSpec spec = spec_of({8, 8}, DecodeVariant::kOpt3, 1 << 20, inputs);
+  spec.kv_heads = 8;
+  const RunResult result = run(ahbm_chip(), spec);
+  ASSERT_EQ(result.outputs.size(), 8u);
+  for (const HeadOutput& head : result.outputs) {
+    EXPECT_EQ(head.stores, 1);
+    for (const float l : head.l) EXPECT_EQ(l, static_cast<float>(spec.context));
+  }
+  const std::vector<double> mean = attend(*inputs, 7, 0, spec.context, spec.d);
+  for (size_t i = 0; i < mean.size(); ++i)
+    EXPECT_NEAR(double{result.outputs[7].o[i]}, mean[i], std::abs(mean[i]) / 256 + 1e-6);
+}
+
 TEST(DecodeData, ResidueValuesCountTheTokensOfEachResidue) {
   const RunSpec spec = spec_of({8, 8}, DecodeVariant::kOpt3v, 128 * 61 + 5, std::make_shared<ResidueValues>());
   const RunResult result = run(ahbm_chip(), spec);
@@ -63,7 +78,7 @@ TEST(DecodeData, ResidueValuesCountTheTokensOfEachResidue) {
   }
 }
 
-TEST(DecodeData, AsymmetricInputsMatchAttentionInF64) {
+TEST(GateG1, DecodeMatchesAttentionInF64OfAsymmetricInputs) {
   const auto inputs = std::make_shared<CounterInputs>(7);
   for (const GroupSize size : kSizes) {
     for (const DecodeVariant variant : kVariants) {

@@ -1,5 +1,5 @@
-// The gates of ADR-0060, section 11, that decode has to pass, and for each a planted fault that it must find. G1 and
-// the oracles of data mode: decode_data_test.cpp; G4: prefill_test.cpp.
+// The gates of ADR-0060, section 11, that decode has to pass, and for each a planted fault that it must find. G1:
+// decode_data_test.cpp, prefill_test.cpp, short_test.cpp, its faults here; G4, and G3 of the ring: prefill_test.cpp.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -293,6 +293,17 @@ TEST(GateG9, RoundsMessagesBytesAndIssuesHaveTheirRatios) {
   EXPECT_EQ(key_bytes(64, 1), 8 * key_bytes(8, 8));
 }
 
+TEST(GateG9, FindsAChainAndAnotherGroup) {
+  RunSpec spec = of_context(64 * 64 * 8);
+  spec.within = spec.across = attention::ReduceTopology::kChain;
+  EXPECT_NE(63. / run(ahbm_chip(), spec).rounds, 10.5);
+  spec = of_context(64 * 64 * 8);
+  spec.cubes = 4;
+  const int64_t sends = run(ahbm_chip(), spec).sends_total;
+  spec.kernel = tl::Kernel::kFanOut;
+  EXPECT_NE(run(ahbm_chip(), spec).sends_total, 64 * sends);
+}
+
 // ---- Faults in the numbers, which the oracles of data mode must find.
 
 TEST(PlantedFaults, AScaleThatIsAppliedTwiceChangesTheOutput) {
@@ -304,7 +315,7 @@ TEST(PlantedFaults, AScaleThatIsAppliedTwiceChangesTheOutput) {
   for (size_t i = 0; i < right.outputs[0].o.size(); ++i) {
     largest = std::max(largest, std::abs(double{right.outputs[0].o[i]} - double{wrong.outputs[0].o[i]}));
   }
-  EXPECT_GT(largest, 2. / 256);  // the bound of DecodeData.AsymmetricInputsMatchAttentionInF64
+  EXPECT_GT(largest, 2. / 256);  // the bound of GateG1.DecodeMatchesAttentionInF64OfAsymmetricInputs
 }
 
 TEST(PlantedFaults, ACounterThatIsOneShortIsSeenInL) {

@@ -1,5 +1,5 @@
-// Prefill in data mode against attention in f64 and closed forms; its counts; the ring's time in the setting of the
-// closed form.
+// Prefill in data mode against attention in f64 and closed forms (of gate G1); its counts (gates G3 and G4, each with a
+// planted fault that it must find); the ring's time in the setting of the closed form.
 #include <gtest/gtest.h>
 
 #include "attention/cube_groups.h"
@@ -49,7 +49,7 @@ void expect_attention(const RunSpec& spec, const RunResult& result) {
   }
 }
 
-TEST(Prefill, AsymmetricInputsMatchCausalAttentionInF64) {
+TEST(GateG1, PrefillMatchesCausalAttentionInF64OfAsymmetricInputs) {
   for (const GroupSize size : kSizes) {
     for (const int64_t context : {int64_t{1}, int64_t{64}, int64_t{203}}) {
       const RunSpec spec = spec_of(size, context, std::make_shared<CounterInputs>(5));
@@ -109,7 +109,7 @@ TEST(Prefill, ConstantValuesGiveThemselves) {
 }
 
 // Blocks of queries as long as tiles: block i sees i tiles whole and one in part. Two products a tile.
-TEST(Prefill, ComputesTheLowerTriangleAndReadsNothingElse) {
+TEST(GateG4, ComputesTheLowerTriangleAndReadsNothingElse) {
   RunSpec spec = spec_of({1, 1}, 16 * 8, nullptr);
   spec.query_rows = spec.tile * spec.rows;
   spec.kv_heads = 1;
@@ -146,15 +146,41 @@ TEST(RingPrefill, OneRingPerPeSendsFourteenTimesAChunk) {
   EXPECT_EQ(result.totals.levels[2].messages, 0u);
 }
 
-TEST(RingPrefill, AWholePromptComputes36StepsAndSkips28) {
+// Of 36 block steps 28 are whole: 64 tiles of rows by keys in each CUBE; 8 lie on the diagonal: 36 of them.
+constexpr uint64_t kTilesOfAPrompt = 8 * (28 * 64 + 8 * 36);
+
+uint64_t tiles_of(const RunResult& result) { return result.totals.pes.issued[static_cast<size_t>(Op::kComposite)] / 2; }
+
+TEST(GateG4, AWholePromptComputes36StepsAndSkips28) {
   const RunResult result = run(ahbm_chip(), ring_spec(8, 8));
   EXPECT_EQ(result.steps_computed, 36);
   EXPECT_EQ(result.steps_skipped, 28);
   EXPECT_EQ(result.sends_total, result.sends);
-  // Of 36 block steps 28 are whole: 64 tiles of rows by keys in each CUBE; 8 lie on the diagonal: 36 of them.
-  const uint64_t tiles = 8 * (28 * 64 + 8 * 36);
-  EXPECT_EQ(result.totals.pes.issued[static_cast<size_t>(Op::kComposite)], 2 * tiles);
+  EXPECT_EQ(tiles_of(result), kTilesOfAPrompt);
   EXPECT_EQ(result.totals.pes.issued[static_cast<size_t>(Op::kMask)], 8u * 64);
+}
+
+RunResult run_mutated(const RunSpec& spec, const auto& mutate) {
+  tl::Launch launch = tl::make_launch({1, {4, 4}, attention::pe_mesh(spec.pes)}, spec);
+  for (tl::Part& part : launch.programs[0].parts) mutate(part.place, std::get<tl::RingPrefillArgs>(part.args));
+  return run_launch(ahbm_chip(), spec, launch);
+}
+
+TEST(GateG4, FindsAPlanThatSkipsNothing) {
+  const RunResult result =
+      run_mutated(ring_spec(8, 8), [](tl::Place, tl::RingPrefillArgs& args) { args.skip_future = false; });
+  EXPECT_NE(tiles_of(result), kTilesOfAPrompt);
+}
+
+TEST(GateG3, FindsARingOfCubesAsTheyCount) {
+  const auto single_hops = [](const RunResult& result) {
+    return result.totals.levels[1].byte_hops == result.totals.levels[1].sent;
+  };
+  EXPECT_TRUE(single_hops(run_mutated(ring_spec(8, 8), [](tl::Place, tl::RingPrefillArgs&) {})));
+  EXPECT_FALSE(single_hops(run_mutated(ring_spec(8, 8), [](tl::Place place, tl::RingPrefillArgs& args) {
+    args.cubes.position = place.cube;
+    args.cubes.next.number = (place.cube + 1) % 8, args.cubes.previous.number = (place.cube + 7) % 8;
+  })));
 }
 
 // Nothing takes time but products and links.

@@ -133,7 +133,7 @@ TEST(Baselines, KvFanOutMovesTheKeysForEachQueryHead) {
   EXPECT_EQ(result.sends, result.sends_total);
 }
 
-TEST(Baselines, PackedHeadsDoNotConserveBytes) {
+TEST(GateG1, PackedHeadsDoNotConserveBytes) {
   RunSpec spec;
   spec.kernel = Kernel::kHeadPacking;
   spec.kv_heads = 1, spec.context = 512;
