@@ -63,8 +63,13 @@ std::string text_of(const RunResult& result, const std::string& title) {
   line("memory",
        fmt::format("{} bytes of the arena, {} of TCM at most", totals.arena_high_water, totals.tcm_high_water));
   line("energy", fmt::format("{:.3f} mJ (an estimate)", result.energy_pj / 1e9));
-  line("events", fmt::format("{}; {:.1f} % of the PEs' time in closed form", result.events(),
-                             percent(totals.pes.forwarded, totals.time)));
+  std::string events = fmt::format("{}; {:.1f} % of the PEs' time in closed form", result.events(),
+                                   percent(totals.pes.forwarded, totals.time));
+  if (totals.packets.served > 0) {
+    events += fmt::format(", {:.1f} % of {} packets on shared links",
+                          percent(totals.packets.by_turns, totals.packets.served), totals.packets.served);
+  }
+  line("events", events);
   return text;
 }
 
@@ -108,6 +113,7 @@ nlohmann::ordered_json json_of(const RunResult& result, const sim::Chip& chip, c
   json["energy_pj"] = result.energy_pj;
   json["events"] = result.events();
   json["forwarded"] = percent(totals.pes.forwarded, totals.time) / 100;
+  json["packets"] = {{"served", totals.packets.served}, {"by_turns", totals.packets.by_turns}};
   for (size_t kind = 0; kind < sim::kEventKinds; ++kind) {
     if (totals.events[kind] > 0) json["events_by_kind"][std::string(sim::kEventKindNames[kind])] = totals.events[kind];
   }

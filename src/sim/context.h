@@ -32,8 +32,9 @@ struct Context {
   const Chip chip;
   std::array<Tick, tl::kOps> issue_ticks = {};
   EventQueue events;
-  Tick now = 0;
-  OpLog* log;  // null: none
+  Event event;   // the present one
+  Tick now = 0;  // its time
+  OpLog* log;    // null: none
   uint32_t ops = 0;
   bool with_data = false;
   bool serial = false;   // the CPU waits for the end of each operation

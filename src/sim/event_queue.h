@@ -42,6 +42,10 @@ struct Event {
   bool operator<(const Event& other) const { return time != other.time ? time < other.time : order < other.order; }
 };
 
+constexpr Event event_of(Tick time, EventKind kind, uint32_t component, uint32_t sequence) {
+  return {time, uint64_t{static_cast<uint8_t>(kind)} << 58 | uint64_t{component} << 32 | sequence};
+}
+
 // A heap in which each event has four below it.
 class EventQueue {
  public:
@@ -50,7 +54,7 @@ class EventQueue {
   uint32_t next_sequence() const { return sequence_; }
 
   void push(Tick time, EventKind kind, uint32_t component) {
-    const Event event{time, uint64_t{static_cast<uint8_t>(kind)} << 58 | uint64_t{component} << 32 | sequence_++};
+    const Event event = event_of(time, kind, component, sequence_++);
     size_t at = heap_.size();
     heap_.push_back(event);
     while (at > 0) {

@@ -50,7 +50,7 @@ MachineTotals Machine::run() {
   EventQueue& events = context_.events;
   while (!events.empty()) {
     const Event event = events.pop();
-    context_.now = event.time;
+    context_.event = event, context_.now = event.time;
     if (dispatch(event)) ++events_[static_cast<size_t>(event.kind())];
   }
   bool ended = true;
@@ -79,6 +79,7 @@ bool Machine::dispatch(const Event& event) {
       network_.on_hop(component);
       return true;
     case EventKind::kPort:
+      if (event.sequence() < network_.valid_from(component)) return false;
       network_.on_port(component);
       return true;
     default:
@@ -141,6 +142,7 @@ MachineTotals Machine::totals() const {
   totals.events = events_;
   totals.levels = network_.totals();
   totals.busiest_link = network_.busiest_link();
+  totals.packets = network_.packets();
   const auto largest = [](auto& into, auto value) { into = std::max(into, value); };
   for (const auto& processor : processors_) {
     if (!processor->launched()) continue;

@@ -20,6 +20,7 @@ struct MachineTotals {
   Tick time = 0;   // the ends of all PEs, added up
   Tick busiest_link = 0;
   std::array<LevelTotals, 3> levels = {};  // PEs, CUBEs, SIPs
+  PacketTotals packets;
   int64_t arena_high_water = 0, tcm_high_water = 0;
 };
 

@@ -114,16 +114,19 @@ Tick Network::slot_ticks(Level level, int64_t bytes) const {
 
 void Network::begin(bool complete) {
   if (!complete) return;
+  skips_slots_ = true;
   for (const Channel& channel : channels_) {
     const uint32_t end = place_of(channel.to, channel.level);
     for (uint32_t place = place_of(channel.from, channel.level); place != end;) {
       const int way = direction(channel.level, place, end);
       LinkState& link = links_[static_cast<size_t>(channel.level)][link_number(channel.level, place, way)];
       link.port = link.port == -1 || link.port == channel.port ? int64_t{channel.port} : -2;
+      link.passed = link.passed || channel.hops > 1;
       place = step(channel.level, place, way);
     }
   }
   for (Channel& channel : channels_) channel.shared = channel.shared && shares_links(channel);
+  if (context_.chip.contention) find_turns();
 }
 
 bool Network::shares_links(const Channel& channel) const {
@@ -144,6 +147,7 @@ void Network::send(uint32_t number, const Moment& seen, const OpRow& row, std::u
   totals.byte_hops += row.bytes * static_cast<uint64_t>(channel.hops);
   channel.messages.push({0, row});
   if (context_.with_data) channel.payloads.push(std::move(payload));
+  if (ports_[channel.port].queue.empty()) interrupt_turns(ports_[channel.port].turns);
   ports_[channel.port].queue.push({seen, number, channel.sent++, static_cast<int64_t>(row.bytes)});
   pump(channel.port);
 }
@@ -177,10 +181,14 @@ void Network::pump(uint32_t number) {
     if (channel.shared) {
       port.sending = true;
       port.slot_bytes = port.slot_left = bytes;
-      context_.events.push(port.free.time, EventKind::kPort, number);
-      return;
+      return schedule(number);
     }
     const Tick ticks = slot_ticks(channel.level, bytes);
+    const int64_t alike = skips_slots_ ? message.left / context_.chip.ipcq.slot_bytes : 0;
+    if (alike > 0 && keeps_credits(message, port.free.time + ticks, ticks)) {
+      skip_slots(port, port.free.time + ticks, ticks, alike);
+      port.busy += static_cast<Tick>(alike) * ticks;
+    }
     port.busy += ticks;
     port.free.add(Part::kLink, ticks);
     port.free.op = incoming.row.op;
@@ -193,8 +201,24 @@ void Network::pump(uint32_t number) {
   }
 }
 
+void Network::schedule(uint32_t number) {
+  const Port& port = ports_[number];
+  if (port.turns && port.turns->under_way) return;
+  context_.events.push(port.free.time, EventKind::kPort, number);
+}
+
 // On a shared path: the port has a packet for its first link.
 void Network::on_port(uint32_t number) {
+  Port& port = ports_[number];
+  if (port.turns && port.turns->under_way) {
+    take_turns(*port.turns, port.turns->periods);
+    return end_turns(*port.turns);
+  }
+  serve(number);
+  if (port.turns && port.sending && port.slot_left == port.slot_bytes) begin_turns(*port.turns);
+}
+
+void Network::serve(uint32_t number) {
   Port& port = ports_[number];
   const Message& message = port.queue.front();
   const Channel& channel = channels_[message.channel];
@@ -204,7 +228,7 @@ void Network::on_port(uint32_t number) {
                 port.slot_left == 0, message.left == 0};
   packet.moment.op = channel.messages[message.number - channel.received].row.op;
   port.free = forward(packet);
-  if (port.slot_left > 0) return context_.events.push(port.free.time, EventKind::kPort, number);
+  if (port.slot_left > 0) return schedule(number);
   port.sending = false;
   if (message.left == 0) leave(number);
   pump(number);
@@ -221,6 +245,7 @@ Moment Network::forward(Packet packet) {
   if (link.free > packet.moment.time) packet.moment.add(Part::kLink, link.free - packet.moment.time);
   link.free = packet.moment.time + ticks;
   link.busy += ticks;
+  ++packet_totals_.served;
   Moment end = packet.moment;
   end.add(Part::kLink, ticks);
 
@@ -266,6 +291,7 @@ void Network::on_sent(uint32_t number) {
 
 void Network::post(uint32_t number, const Moment& posted, const OpRow& row) {
   Channel& channel = channels_[number];
+  if (channel.posts.empty()) interrupt_turns(ports_[channel.port].turns);
   channel.posts.push({posted, row});
   ++channel.posted;
   take(number);

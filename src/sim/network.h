@@ -22,6 +22,11 @@ struct LevelTotals {
   uint64_t messages = 0, sent = 0, received = 0, byte_hops = 0;  // bytes
 };
 
+// Packets on links that several ports share.
+struct PacketTotals {
+  uint64_t served = 0, by_turns = 0;  // by_turns: of those, without events
+};
+
 class Network {
  public:
   Network(Context& context, attention::Mesh pes, attention::Mesh cubes, int sips);
@@ -36,7 +41,8 @@ class Network {
   int port_of(uint32_t channel) const { return static_cast<int>(channels_[channel].port % kPortsOfPe); }
 
   // Before the run: the PE will send there. When all launched PEs have said all of theirs (`complete`), paths that no
-  // two ports share are known, and slots go along them without events.
+  // two ports share are known, and slots go along them without events; slots that are alike are skipped
+  // (network_turns.cpp).
   void declare(uint32_t pe, tl::Peer peer) { channel_to(pe, peer); }
   void begin(bool complete);
 
@@ -52,8 +58,11 @@ class Network {
   void on_sent(uint32_t port);
   void on_hop(uint32_t packet);
   void on_port(uint32_t port);
+  // A port's events of a lower number no longer count: what they stood for was served by turns.
+  uint32_t valid_from(uint32_t port) const { return ports_[port].turns ? ports_[port].turns->valid_from : 0; }
 
   const std::array<LevelTotals, 3>& totals() const { return totals_; }
+  const PacketTotals& packets() const { return packet_totals_; }
   Tick busiest_link() const;
   uint32_t sender_of(uint32_t pe, tl::Peer peer) const { return number_of(pe, peer); }
   // Of a sender whose message is stuck: the receiver whose credit it lacks; -1: none is stuck.
@@ -99,7 +108,9 @@ class Network {
     Ring<std::unique_ptr<std::byte[]>> payloads;
     uint32_t payloads_from = 0;  // the number of the first one's message
   };
+  struct Turns;
   struct Port {
+    Turns* turns = nullptr;  // of its link, if its ports may take turns
     Moment free;
     Ring<Message> queue;
     Ring<Moment> leaving;  // the ends of messages
@@ -115,7 +126,20 @@ class Network {
   };
   struct LinkState {
     Tick free = 0, busy = 0;
-    int64_t port = -1;  // that declared a path over it; -2: several
+    int64_t port = -1;    // that declared a path over it; -2: several
+    bool passed = false;  // some path goes on behind it, or came over another one
+  };
+  // Of a link that several ports share and no packet leaves for another one (network_turns.cpp).
+  struct Turns {
+    LinkState* link = nullptr;
+    std::vector<uint32_t> ports;
+    Tick packet_ticks = 0, last_packet_ticks = 0, slot_ticks = 0;  // of whole slots
+    uint32_t valid_from = 0;
+
+    bool under_way = false;
+    std::vector<uint32_t> order;  // ports that take turns, the next one first
+    Tick first = 0, period = 0;   // when the first packet came; in which each port sends a slot
+    int64_t periods = 0;
   };
 
   uint32_t number_of(uint32_t pe, tl::Peer peer) const;
@@ -133,12 +157,23 @@ class Network {
   Tick slot_ticks(tl::Level level, int64_t bytes) const;
 
   void pump(uint32_t port);
+  void schedule(uint32_t port);
+  void serve(uint32_t port);
   Moment forward(Packet packet);
   void leave(uint32_t port);
   void arrive(uint32_t channel, const Slot& slot);
   void feed(Channel& channel);
   void take(uint32_t channel);
   bool shares_links(const Channel& channel) const;
+
+  bool keeps_credits(const Message& message, Tick end, Tick period) const;
+  void skip_slots(Port& port, Tick end, Tick period, int64_t count);
+  void find_turns();
+  void begin_turns(Turns& turns);
+  Tick slot_end(const Turns& turns, size_t at) const;
+  void take_turns(Turns& turns, int64_t periods);
+  void interrupt_turns(Turns* turns);
+  void end_turns(Turns& turns);
 
   Context& context_;
   const attention::Mesh pes_, cubes_;
@@ -148,9 +183,12 @@ class Network {
   std::vector<std::vector<uint32_t>> channels_of_;  // by sender
   std::vector<Port> ports_;
   std::array<std::vector<LinkState>, 3> links_;
+  std::deque<Turns> turns_;
+  bool skips_slots_ = false;
   std::vector<Packet> packets_;
   std::vector<uint32_t> free_packets_;
   std::array<LevelTotals, 3> totals_ = {};
+  PacketTotals packet_totals_;
 };
 
 }  // namespace coprime::sim

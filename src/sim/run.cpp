@@ -16,6 +16,7 @@ void merge(MachineTotals& into, const MachineTotals& from) {
   into.busiest.combine(from.busiest, kLargest);
   into.time += from.time;
   into.busiest_link = std::max(into.busiest_link, from.busiest_link);
+  into.packets.served += from.packets.served, into.packets.by_turns += from.packets.by_turns;
   for (size_t level = 0; level < into.levels.size(); ++level) {
     into.levels[level].messages += from.levels[level].messages;
     into.levels[level].sent += from.levels[level].sent;
