@@ -462,6 +462,122 @@ TEST(Sim, refuses_kernels_chips_and_outputs_that_make_no_sense) {
   expect_refusal(run_program({"sim", "run", "decode", "--trace", same, "--oplog", same}), 2, {"--trace", "--oplog"});
 }
 
+TEST(Sim, refuses_flags_that_the_kernel_has_no_use_for) {
+  expect_refusal(run_program({"sim", "run", "decode-short", "--cubes", "5"}), 2,
+                 {"decode-short has no use for --cubes", "--kv-per-cube"});
+  expect_refusal(run_program({"sim", "run", "prefill", "--variant", "opt1"}), 2, {"prefill has no use for --variant"});
+  expect_refusal(run_program({"sim", "knockout", "allreduce", "--context", "1K"}), 2, {"allreduce", "--context"});
+  expect_refusal(run_program({"sim", "sweep", "prefill", "--over", "variant"}), 2, {"prefill has no use for variant"});
+  expect_refusal(run_program({"sim", "run", "prefill", "--auto"}), 2, {"--auto chooses a decode"});
+  expect_refusal(run_program({"sim", "run", "decode", "--threshold", "1K"}), 2, {"--threshold is of --auto"});
+  expect_refusal(run_program({"sim", "run", "decode", "--context", "2K", "--max-context", "1K"}), 2,
+                 {"--max-context 1K"});
+  EXPECT_EQ(run_program({"sim", "run", "decode", "--context", "1K", "--cubes", "2", "--kv-heads", "1"}).exit_code, 0);
+}
+
+TEST(Sim, a_sweep_of_which_no_run_could_be_done_fails_and_says_which) {
+  expect_refusal(run_program({"sim", "sweep", "--over", "cubes=5,7", "--context", "1K"}), 2,
+                 {"none of the 2 runs", "cubes 5: a group of 5 CUBEs", "cubes 7: a group of 7 CUBEs"});
+}
+
+TEST(Sim, head_packing_says_what_it_is_for_and_which_command_runs) {
+  const ProgramResult result = run_program({"sim", "run", "head-packing", "--context", "1K"});
+  expect_refusal(result, 2, {"That is what this baseline shows"});
+  const std::string words = "It runs with coprime ";
+  const size_t at = result.err.find(words);
+  ASSERT_NE(at, std::string::npos) << result.err;
+  std::istringstream command(result.err.substr(at + words.size()));
+  std::vector<std::string> arguments;
+  for (std::string word; command >> word;) arguments.push_back(word);
+  EXPECT_EQ(run_program(arguments).exit_code, 0);
+}
+
+TEST(Sim, writes_over_its_own_files_alone) {
+  const std::filesystem::path folder = ::testing::TempDir() + "sim-outputs-" + std::to_string(::getpid());
+  std::filesystem::create_directories(folder);
+  const std::string log = folder / "a.oplog", trace = folder / "a.pftrace", base = folder / "a.sqlite",
+                    svg = folder / "a.svg", letter = folder / "letter";
+  std::ofstream(letter) << "Dear Ada";
+  const std::vector<std::string> small = {"--context", "1K", "--kv-heads", "1", "--cubes", "1"};
+  const auto with = [&](std::vector<std::string> words, const std::vector<std::string>& more) {
+    words.insert(words.end(), more.begin(), more.end());
+    return words;
+  };
+  for (int i = 0; i < 2; ++i) {  // the second time over what the first one wrote
+    EXPECT_EQ(run_program(with(with({"sim", "run", "decode"}, small), {"--oplog", log, "--trace", trace})).exit_code,
+              0);
+    EXPECT_EQ(run_program({"sim", "export", log, "--sqlite", base}).exit_code, 0);
+    EXPECT_EQ(run_program(with(with({"sim", "sweep"}, small), {"--over", "tile=32,64", "--svg", svg})).exit_code, 0);
+  }
+  expect_refusal(run_program(with({"sim", "run", "decode"}, {"--oplog", letter})), 2, {"--oplog", letter, "no op_log"});
+  expect_refusal(run_program(with({"sim", "run", "decode"}, {"--trace", log})), 2, {"--trace", log, "no trace"});
+  expect_refusal(run_program({"sim", "export", log, "--sqlite", letter}), 2, {"--sqlite", letter, "no database"});
+  expect_refusal(run_program({"sim", "sweep", "--over", "tile=32,64", "--svg", letter}), 2,
+                 {"--svg", letter, "no chart"});
+  std::ifstream still(letter);
+  std::string line;
+  std::getline(still, line);
+  EXPECT_EQ(line, "Dear Ada");
+  std::filesystem::remove_all(folder);
+}
+
+TEST(Sim, the_dispatcher_says_what_it_chose_and_why) {
+  const ProgramResult table = run_program({"sim", "run", "decode", "--auto", "--context", "256K", "--cubes", "4"});
+  EXPECT_EQ(table.exit_code, 0) << table.err;
+  EXPECT_NE(table.out.find("chosen          long: the keys of a KV head over 4 CUBEs of 8 PEs"), std::string::npos)
+      << table.out;
+  const ProgramResult object =
+      run_program({"sim", "run", "decode", "--auto", "--context", "128K", "--max-context", "1M", "--json"});
+  EXPECT_EQ(object.exit_code, 0) << object.err;
+  const auto json = nlohmann::json::parse(object.out);
+  EXPECT_EQ(json["dispatch"]["layout"], "long");
+  EXPECT_EQ(json["dispatch"]["reshard"]["from"], "short");
+  EXPECT_GT(json["dispatch"]["reshard"]["ticks_at_least"], json["ticks"]);
+  EXPECT_EQ(json["run"]["kernel"], "decode");
+}
+
+TEST(Sim, layers_are_two_that_were_simulated_and_the_rest_by_reuse) {
+  const std::vector<std::string> run = {"sim", "run", "decode", "--context", "4K", "--layers", "80"};
+  const ProgramResult table = run_program(run);
+  EXPECT_EQ(table.exit_code, 0) << table.err;
+  EXPECT_NE(table.out.find("for 80: two were simulated one after the other, and are equal"), std::string::npos)
+      << table.out;
+  std::vector<std::string> with_json = run;
+  with_json.push_back("--json");
+  const auto json = nlohmann::json::parse(run_program(with_json).out);
+  EXPECT_EQ(json["ticks_of_layers"], 80 * json["ticks"].get<int64_t>());
+  EXPECT_EQ(json["layers_simulated"], 2);
+}
+
+TEST(Sim, odd_numbers_of_pes_run_with_a_warning) {
+  const ProgramResult five = run_program({"sim", "run", "decode", "--context", "4K", "--pes", "5"});
+  EXPECT_EQ(five.exit_code, 0) << five.err;
+  EXPECT_NE(five.err.find("warning: 5 PEs stand in a line"), std::string::npos) << five.err;
+  EXPECT_EQ(run_program({"sim", "run", "decode", "--context", "4K", "--pes", "4"}).err, "");
+}
+
+// A signal while an export is under way.
+TEST(Sim, an_export_that_is_stopped_leaves_nothing) {
+  const std::filesystem::path folder = ::testing::TempDir() + "sim-export-" + std::to_string(::getpid());
+  std::filesystem::create_directories(folder);
+  const std::string log = folder / "a.oplog", base = folder / "a.sqlite";
+  ASSERT_EQ(run_program({"sim", "run", "decode", "--context", "64K", "--oplog", log}).exit_code, 0);
+  const auto alarm = [] {
+    std::signal(SIGTERM, SIG_DFL);
+    const pid_t parent = ::getpid();
+    if (::fork() == 0) {
+      ::usleep(300'000);
+      ::kill(parent, SIGTERM);
+      ::_exit(0);
+    }
+  };
+  const ProgramResult result = run_program({"sim", "export", log, "--sqlite", base}, alarm);
+  EXPECT_NE(result.exit_code, 0);
+  EXPECT_FALSE(std::filesystem::exists(base));
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder), {}), 1);
+  std::filesystem::remove_all(folder);
+}
+
 TEST(Sim, says_which_figures_are_those_of_one_launch) {
   const ProgramResult result = run_program({"sim", "run", "decode", "--context", "16K", "--cubes", "16"});
   EXPECT_EQ(result.exit_code, 0) << result.err;

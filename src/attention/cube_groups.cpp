@@ -9,18 +9,8 @@
 namespace coprime::attention {
 
 Mesh pe_mesh(int pes) {
-  switch (pes) {
-    case 1:
-      return {1, 1};
-    case 2:
-      return {1, 2};
-    case 4:
-      return {2, 2};
-    case 8:
-      return {2, 4};
-    default:
-      fail(ErrorKind::kUsage, "{} PEs a CUBE; expected 1, 2, 4 or 8", pes);
-  }
+  if (pes < 1 || pes > 8) fail(ErrorKind::kUsage, "{} PEs a CUBE; expected 1 to 8", pes);
+  return pes >= 4 && pes % 2 == 0 ? Mesh{2, pes / 2} : Mesh{1, pes};
 }
 
 int CubeGroups::cube(int number, int place) const {

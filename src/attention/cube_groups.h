@@ -6,8 +6,11 @@
 
 namespace coprime::attention {
 
-// `pes` PEs of a CUBE: 1x1, 1x2, 2x2, 2x4. Error(kUsage) for other counts.
+// `pes` PEs of a CUBE: 1x1, 1x2, 2x2, 2x4, and for 6 a part of that, 2x3. Of 3, 5 and 7 no rectangle has two rows: they
+// stand in a line, which winds through 2x4 in single hops. Error(kUsage) for other counts.
 Mesh pe_mesh(int pes);
+// Whether a tree over them is sure to take ceil(log2 pes) rounds of single hops: of 1, 2, 4 and 8. spec X36a.
+constexpr bool is_whole_pe_mesh(int pes) { return pes == 1 || pes == 2 || pes == 4 || pes == 8; }
 
 struct CubeGroups {
   Mesh sip, group;  // of CUBEs

@@ -105,6 +105,20 @@ TEST(ReduceSchedule, of_a_star_over_8_pes_has_12_hop_messages) {
   EXPECT_EQ(hops, 12);
 }
 
+TEST(ReduceSchedule, over_any_number_of_PEs_is_a_tree_of_single_hops) {
+  constexpr int kRounds[] = {0, 1, 2, 2, 3, 3, 4, 3};  // of 1 to 8; ceil(log2) but for 7
+  for (int pes = 1; pes <= 8; ++pes) {
+    const Mesh mesh = pe_mesh(pes);
+    EXPECT_EQ(mesh.size(), pes);
+    const ReduceSchedule tree = reduce_schedule(mesh, ReduceTopology::kTree);
+    EXPECT_EQ(tree.rounds, kRounds[pes - 1]) << pes;
+    for (const ReduceMessage& message : tree.messages) EXPECT_EQ(message.hops, 1) << pes;
+  }
+  EXPECT_EQ(pe_mesh(6), (Mesh{2, 3}));
+  EXPECT_THROW(pe_mesh(0), Error);
+  EXPECT_THROW(pe_mesh(9), Error);
+}
+
 TEST(ReduceSchedule, of_two_levels_has_the_rounds_and_messages_of_A3) {
   struct Row {
     int cubes, rounds;

@@ -42,6 +42,13 @@ void print(std::string_view text) {
     fail(ErrorKind::kInternal, "standard output cannot be written: {}", errno_text(errno));
 }
 
+void check_replaces(const std::string& flag, const std::filesystem::path& path, std::string_view what,
+                    const std::function<bool(const std::filesystem::path&)>& is_one) {
+  std::error_code ignored;
+  if (!std::filesystem::exists(path, ignored) || std::filesystem::is_empty(path, ignored) || is_one(path)) return;
+  fail(ErrorKind::kUsage, "{} {}: it exists and is no {}: name another file, or remove it", flag, path.string(), what);
+}
+
 void check_output_flag(const std::string& flag, const std::filesystem::path& path,
                        const std::vector<std::filesystem::path>& inputs) {
   try {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -15,5 +16,10 @@ void print(std::string_view text);
 // or a folder with a model in it). Error(kUsage) or Error(kModel) naming the flag.
 void check_output_flag(const std::string& flag, const std::filesystem::path& path,
                        const std::vector<std::filesystem::path>& inputs);
+
+// An earlier file of the same kind is replaced, and an empty one; anything else that stands there is somebody's. what:
+// "op_log". is_one: whether the file is of that kind. Error(kUsage) naming flag and file.
+void check_replaces(const std::string& flag, const std::filesystem::path& path, std::string_view what,
+                    const std::function<bool(const std::filesystem::path&)>& is_one);
 
 }  // namespace coprime

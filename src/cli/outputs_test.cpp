@@ -42,5 +42,23 @@ TEST_F(Outputs, may_lie_beside_them_and_be_written_again) {
     EXPECT_FALSE(refused(name)) << name;
 }
 
+TEST_F(Outputs, replace_their_own_kind_and_empty_files_alone) {
+  const auto refusal = [&](const std::string& name, bool is_one) {
+    try {
+      check_replaces("--oplog", model_ / name, "op_log", [&](const std::filesystem::path&) { return is_one; });
+      return std::string();
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::kUsage);
+      return std::string(error.what());
+    }
+  };
+  EXPECT_EQ(refusal("new", false), "");
+  std::ofstream(model_ / "empty");
+  EXPECT_EQ(refusal("empty", false), "");
+  std::ofstream(model_ / "letter") << "Dear Ada";
+  EXPECT_EQ(refusal("letter", true), "");
+  EXPECT_NE(refusal("letter", false).find("letter: it exists and is no op_log"), std::string::npos);
+}
+
 }  // namespace
 }  // namespace coprime

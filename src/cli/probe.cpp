@@ -12,14 +12,12 @@
 namespace coprime {
 namespace {
 
-// What was measured before may be measured again; anything else that stands there is somebody's.
-void refuse_other_file(const std::filesystem::path& path) {
-  if (!std::filesystem::exists(path)) return;
+bool is_machine(const std::filesystem::path& path) {
   try {
     read_machine(path);
+    return true;
   } catch (const Error&) {
-    fail(ErrorKind::kUsage, "--out {}: it exists and is no file of a machine: name another file, or remove it",
-         path.string());
+    return false;
   }
 }
 
@@ -28,7 +26,7 @@ void refuse_other_file(const std::filesystem::path& path) {
 void run_probe(const ProbeSettings& settings) {
   if (!settings.out.empty()) {
     check_output_flag("--out", settings.out, {});
-    refuse_other_file(settings.out);
+    check_replaces("--out", settings.out, "file of a machine", is_machine);
   }
   const std::string text = machine_json(probe_host()) + "\n";
   if (settings.out.empty()) return print(text);

@@ -299,45 +299,64 @@ static CLI::Option* add_kernel(CLI::App& app, SimSettings& s) {
                              "blocking-dot", "head-packing"}));
 }
 
+// A flag that some kernels have no use for: who sets it is told (cli/sim_spec.h).
+template <class T>
+static CLI::Option* add_knob(CLI::App& app, SimSettings& s, const std::string& name, T& value,
+                             const std::string& help) {
+  return add(app, "--" + name, value, help)->each([&s, name](const std::string&) { s.given.insert(name); });
+}
+
 void add_sim_flags(CLI::App& app, SimSettings& s) {
   const auto is_topology = CLI::IsMember({"tree", "mesh", "chain", "ring", "star"});
-  add(app, "--variant", s.variant,
-      "of decode: opt1 waits for each tile's scores, opt3 has the next ones under way, opt3v its values, too, opt2 "
-      "gives "
-      "softmax to the scheduler")
+  const auto knob = [&](const std::string& name, auto& value, const std::string& help) {
+    return add_knob(app, s, name, value, help);
+  };
+  knob("variant", s.variant,
+       "of decode: opt1 waits for each tile's scores, opt3 has the next ones under way, opt3v its values, too, opt2 "
+       "gives softmax to the scheduler")
       ->check(CLI::IsMember({"opt1", "opt3", "opt3v", "opt2"}))
       ->capture_default_str();
-  add(app, "--context", s.context, "tokens, the new one included, with K or M for 2^10 or 2^20")->capture_default_str();
-  add(app, "--cubes", s.cubes, "CUBEs that share a KV head: a contiguous rectangle of a SIP")
+  knob("context", s.context, "tokens, the new one included, with K or M for 2^10 or 2^20")->capture_default_str();
+  knob("max-context", s.max_context, "tokens that the cache has room for: ranks own blocks of these [the context]");
+  knob("cubes", s.cubes, "CUBEs that share a KV head: a contiguous rectangle of a SIP")
       ->check(in_range(1, 1024))
       ->capture_default_str();
-  add(app, "--pes", s.pes, "PEs of a CUBE that take part: 1, 2, 4 or 8")->check(in_range(1, 8))->capture_default_str();
-  add(app, "--tile", s.tile, "keys of a tile")->check(in_range(int64_t{1}, int64_t{1} << 20))->capture_default_str();
-  add(app, "--kv-heads", s.kv_heads, "KV heads of the model")->check(in_range(1, 1024))->capture_default_str();
-  add(app, "--group", s.rows, "query heads of a KV head")
-      ->check(in_range(int64_t{1}, int64_t{1024}))
-      ->capture_default_str();
-  add(app, "--head-dim", s.d, "width of a head")->check(in_range(int64_t{1}, int64_t{4096}))->capture_default_str();
-  add(app, "--kv-per-cube", s.kv_per_cube, "of the short kernels: KV heads that a CUBE owns: 1, 2, 4 or 8")
+  knob("pes", s.pes, "PEs of a CUBE that take part; 1, 2, 4 and 8 reduce in the fewest rounds")
       ->check(in_range(1, 8))
       ->capture_default_str();
-  add(app, "--query-begin", s.query_begin, "of prefill: the first position of the queries, with K or M")
+  knob("tile", s.tile, "keys of a tile")->check(in_range(int64_t{1}, int64_t{1} << 20))->capture_default_str();
+  knob("kv-heads", s.kv_heads, "KV heads of the model")->check(in_range(1, 1024))->capture_default_str();
+  knob("group", s.rows, "query heads of a KV head")->check(in_range(int64_t{1}, int64_t{1024}))->capture_default_str();
+  knob("head-dim", s.d, "width of a head")->check(in_range(int64_t{1}, int64_t{4096}))->capture_default_str();
+  knob("kv-per-cube", s.kv_per_cube, "of the short kernels: KV heads that a CUBE owns: 1, 2, 4 or 8")
+      ->check(in_range(1, 8))
       ->capture_default_str();
-  add(app, "--query-end", s.query_end, "the position behind the last one [the context]");
-  add(app, "--query-rows", s.query_rows, "rows (positions x heads) that a PE works on at a time")
+  knob("users", s.users, "requests under way at once: a PE goes on with the next while others reduce the last")
+      ->check(in_range(1, 1024))
+      ->capture_default_str();
+  knob("query-begin", s.query_begin, "of prefill: the first position of the queries, with K or M")
+      ->capture_default_str();
+  knob("query-end", s.query_end, "the position behind the last one [the context]");
+  knob("query-rows", s.query_rows, "rows (positions x heads) that a PE works on at a time")
       ->check(in_range(int64_t{1}, int64_t{1} << 20))
       ->capture_default_str();
-  add(app, "--within", s.within, "how the PEs of a CUBE reduce: tree, mesh, chain, ring or star")
+  knob("within", s.within, "how the PEs of a CUBE reduce: tree, mesh, chain, ring or star")
       ->check(is_topology)
       ->capture_default_str();
-  add(app, "--across", s.across, "how the CUBEs of a group reduce")->check(is_topology)->capture_default_str();
+  knob("across", s.across, "how the CUBEs of a group reduce")->check(is_topology)->capture_default_str();
   add(app, "--chip", s.chip, "a chip as YAML (see chips/) [the 4 SIPs of ADR-0060]");
 }
 
 void add_sim_run_flags(CLI::App& app, SimRunSettings& s) {
   add_kernel(app, s)->required();
   add_sim_flags(app, s);
-  add(app, "--layers", s.layers, "layers, each as long as the one that is simulated")
+  add(app, "--auto", s.automatic,
+      "of decode: choose the kernel (short or long, one PE or several, one shot or tiles) by the largest context, and "
+      "say why");
+  add_knob(app, s, "threshold", s.threshold,
+           "of --auto: what is long: a context's tokens a rank on 32 ranks (C = 4, P = 8), so 256K stands for 8192")
+      ->capture_default_str();
+  add(app, "--layers", s.layers, "layers of one shape: two are simulated, and the rest follows where they are equal")
       ->check(in_range(1, 10'000))
       ->capture_default_str();
   add(app, "--data", s.data, "compute, too: bf16 numbers made by counter");
@@ -356,10 +375,8 @@ void add_sim_sweep_flags(CLI::App& app, SimSweepSettings& s) {
   add_kernel(app, s)->capture_default_str();
   add_sim_flags(app, s);
   add(app, "--over", s.over,
-      "quantities, the first along x: kernel, variant, context, cubes, pes, tile, group, topology, within, across, "
-      "depth, or a "
-      "value "
-      "of the chip; each with usual values, or with these: cubes=1,8,topology")
+      "quantities, the first along x: kernel, variant, context, cubes, pes, tile, group, users, topology, within, "
+      "across, depth, or a value of the chip; each with usual values, or with these: cubes=1,8,topology")
       ->required();
   add(app, "--svg", s.svg, "file to write: the table as a chart, with the formula beside what was simulated");
 }
@@ -370,10 +387,12 @@ void add_sim_milestone_flags(CLI::App& app, SimMilestoneSettings& s) {
   add(app, "--chip", s.chip, "a chip as YAML (see chips/) [the 4 SIPs of ADR-0060]");
   add(app, "--context", s.context, "tokens of decode")->capture_default_str();
   add(app, "--prompt", s.prompt, "tokens of prefill")->capture_default_str();
-  add(app, "--users", s.users, "of the multi_user panels, one after another")
+  add(app, "--users", s.users, "requests under way at once in the multi_user panels")
       ->check(in_range(1, 1024))
       ->capture_default_str();
-  add(app, "--layers", s.layers, "layers, by reuse of one")->check(in_range(1, 1024))->capture_default_str();
+  add(app, "--layers", s.layers, "layers of one shape: two are simulated, and the rest follows")
+      ->check(in_range(1, 1024))
+      ->capture_default_str();
 }
 
 void add_sim_export_flags(CLI::App& app, SimExportSettings& s) {

@@ -5,6 +5,7 @@
 #include <CLI/CLI.hpp>
 
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -130,16 +131,17 @@ struct PlanSettings {
 
 // What the commands of `coprime sim` simulate.
 struct SimSettings {
-  std::string kernel = "decode", variant = "opt3", context = "1M", chip, within = "tree", across = "mesh";
-  int cubes = 8, pes = 8, kv_heads = 8, kv_per_cube = 1;
+  std::string kernel = "decode", variant = "opt3", context = "1M", max_context, chip, within = "tree", across = "mesh";
+  int cubes = 8, pes = 8, kv_heads = 8, kv_per_cube = 1, users = 1;
   int64_t tile = 64, rows = 8, d = 128, query_rows = 256;
   std::string query_begin = "0", query_end;  // empty: the context's
+  std::set<std::string> given;               // names of those of these flags that a person set
 };
 
 struct SimRunSettings : SimSettings {
-  std::string trace, oplog;
+  std::string trace, oplog, threshold = "256K";
   int layers = 1;
-  bool data = false, json = false, events = false;
+  bool automatic = false, data = false, json = false, events = false;
 };
 
 struct SimSweepSettings : SimSettings {

@@ -1,14 +1,22 @@
 // coprime sim run: a kernel on the simulated chip, as tables or as one JSON object.
+#include <algorithm>
 #include <nlohmann/json.hpp>
+#include <optional>
+#include <utility>
 
+#include "base/clock.h"
 #include "base/error.h"
+#include "base/interruption.h"
 #include "cli/commands.h"
 #include "cli/outputs.h"
+#include "cli/sim_progress.h"
 #include "cli/sim_spec.h"
 #include "sim/chip_file.h"
 #include "sim/op_log_file.h"
 #include "sim/op_log_trace.h"
 #include "sim/run.h"
+#include "tools/sim_dispatch.h"
+#include "tools/sim_sweep.h"
 
 namespace coprime {
 namespace {
@@ -122,28 +130,96 @@ nlohmann::ordered_json json_of(const RunResult& result, const sim::Chip& chip, c
   return json;
 }
 
+nlohmann::ordered_json json_of(const SimDispatch& dispatch) {
+  const attention::DecodeCase& request = dispatch.request;
+  const attention::DecodeChoice& choice = dispatch.choice;
+  nlohmann::ordered_json json = {{"layout", name_of(choice.layout)},
+                                 {"kernel", name_of(dispatch.spec.kernel)},
+                                 {"cubes", choice.degree.cubes},
+                                 {"pes", choice.degree.pes},
+                                 {"rank_keys", choice.rank_keys},
+                                 {"one_shot", choice.one_shot},
+                                 {"one_shot_keys", request.one_shot_keys},
+                                 {"tile", choice.tile},
+                                 {"largest_context", request.largest_context},
+                                 {"threshold", request.threshold},
+                                 {"threshold_ranks", attention::kThresholdRanks},
+                                 {"ranks", request.degrees.front().ranks()},
+                                 {"reduce_keys", choice.degree.reduce_keys},
+                                 {"reasons", dispatch.reasons},
+                                 {"reshard", nullptr}};
+  if (dispatch.change) {
+    const sim::ReshardCost& cost = dispatch.change->reshard;
+    json["reshard"] = {
+        {"from", name_of(dispatch.change->now.layout)},
+        {"bytes", cost.bytes},
+        {"byte_hops", {{"pe", cost.byte_hops[0]}, {"cube", cost.byte_hops[1]}, {"sip", cost.byte_hops[2]}}},
+        {"ticks_at_least", cost.at_least},
+        {"by", cost.by}};
+  }
+  return json;
+}
+
+// With --auto: what the dispatcher makes of it.
+std::optional<SimDispatch> dispatch_of(const SimRunSettings& settings, const sim::Chip& chip,
+                                       const sim::RunSpec& spec) {
+  if (!settings.automatic) {
+    if (settings.given.contains("threshold"))
+      fail(ErrorKind::kUsage, "--threshold is of --auto: give both, or leave it out");
+    check_given(settings, {spec.kernel});
+    return std::nullopt;
+  }
+  if (spec.kernel != tl::Kernel::kDecode)
+    fail(ErrorKind::kUsage, "--auto chooses a decode: coprime sim run decode --auto; {} has no choice",
+         settings.kernel);
+  check_given(settings, {spec.kernel}, {"threshold", "kv-per-cube"});
+  return dispatch_decode(chip, spec, sim_count("threshold", settings.threshold));
+}
+
 }  // namespace
 
 void run_sim_run(const SimRunSettings& settings) {
   std::vector<std::filesystem::path> inputs;
   if (!settings.chip.empty()) inputs.push_back(settings.chip);
-  if (!settings.trace.empty()) check_output_flag("--trace", settings.trace, inputs);
-  if (!settings.oplog.empty()) check_output_flag("--oplog", settings.oplog, inputs);
+  if (!settings.trace.empty()) {
+    check_output_flag("--trace", settings.trace, inputs);
+    check_replaces("--trace", settings.trace, "trace of coprime sim run", sim::is_op_log_trace);
+  }
+  if (!settings.oplog.empty()) {
+    check_output_flag("--oplog", settings.oplog, inputs);
+    check_replaces("--oplog", settings.oplog, "op_log", sim::is_op_log);
+  }
   if (!settings.trace.empty() &&
       std::filesystem::weakly_canonical(settings.trace) == std::filesystem::weakly_canonical(settings.oplog)) {
     fail(ErrorKind::kUsage, "--trace and --oplog are both {}: give each a file of its own", settings.trace);
   }
   sim::Chip chip = sim_chip(settings);
   sim::RunSpec spec = sim_spec(settings);
+  const std::optional<SimDispatch> dispatch = dispatch_of(settings, chip, spec);
+  if (dispatch) spec = dispatch->spec;
+  warn_of_shape(spec);
   sim::OpLogFile file;
   spec.forward = !settings.events;
+  spec.layers = settings.layers;
   if (settings.data) spec.inputs = std::make_shared<sim::CounterInputs>();
   if (!settings.trace.empty() || !settings.oplog.empty()) spec.log = &file.log;
-  const RunResult result = sim::run(chip, spec);
+  RunResult result;
+  {
+    SimProgress progress(terminal_write(), now_us());
+    spec.progress = [&](sim::Tick now, uint64_t events) {
+      progress.within_run(sim::microseconds(now), events, now_us());
+    };
+    explain_head_packing(spec, [&] { result = sim::run(chip, spec); });
+  }
+  if (!result.layers_differ.empty()) {
+    fail(ErrorKind::kInternal, "the second layer is not the first again, so nothing follows for {}: {}",
+         settings.layers, result.layers_differ);
+  }
 
-  nlohmann::ordered_json run = {{"kernel", settings.kernel},
+  nlohmann::ordered_json run = {{"kernel", name_of(spec.kernel)},
                                 {"variant", settings.variant},
                                 {"context", spec.context},
+                                {"largest_context", std::max(spec.context, spec.largest_context)},
                                 {"cubes", spec.cubes},
                                 {"pes", spec.pes},
                                 {"tile", spec.tile},
@@ -153,26 +229,39 @@ void run_sim_run(const SimRunSettings& settings) {
                                 {"within", settings.within},
                                 {"across", settings.across},
                                 {"data", settings.data},
+                                {"users", spec.users},
                                 {"kv_per_cube", spec.kv_per_cube},
                                 {"query_begin", spec.query_begin},
                                 {"query_end", spec.query_end},
                                 {"query_rows", spec.query_rows},
                                 {"layers", settings.layers}};
   chip.pes = spec.pes;
-  if (!settings.trace.empty()) sim::write_op_log_trace(settings.trace, chip, file.log);
-  if (!settings.oplog.empty()) {
-    file.chip = sim::chip_text(chip), file.run = run.dump();
-    sim::write_op_log(settings.oplog, file);
+  {
+    const Interruption whole_files;  // Ctrl-C waits until they are written
+    if (!settings.trace.empty()) sim::write_op_log_trace(settings.trace, chip, file.log);
+    if (!settings.oplog.empty()) {
+      file.chip = sim::chip_text(chip), file.run = run.dump();
+      sim::write_op_log(settings.oplog, file);
+    }
   }
+  const sim::Tick ticks_of_layers = result.ticks * static_cast<sim::Tick>(settings.layers);
   if (settings.json) {
     nlohmann::ordered_json json = json_of(result, chip, run);
-    json["ticks_of_layers"] = result.ticks * static_cast<sim::Tick>(settings.layers);
+    if (dispatch) json["dispatch"] = json_of(*dispatch);
+    json["ticks_of_layers"] = ticks_of_layers;
+    json["layers_simulated"] = std::min(settings.layers, 2);
     return print(json.dump(2) + "\n");
   }
   std::string text = text_of(result, sim_title(settings, spec));
+  if (dispatch) {
+    std::string_view name = "chosen";
+    for (const std::string& reason : dispatch->reasons)
+      text += fmt::format("{:<16}{}\n", std::exchange(name, ""), reason);
+  }
   if (settings.layers > 1) {
-    text += fmt::format("{:<16}{:.3f} us for {} layers\n", "model",
-                        sim::microseconds(result.ticks * static_cast<sim::Tick>(settings.layers)), settings.layers);
+    text += fmt::format(
+        "{:<16}{:.3f} us for {}: two were simulated one after the other, and are equal in what every PE did\n",
+        "layers", sim::microseconds(ticks_of_layers), settings.layers);
   }
   print(text);
 }

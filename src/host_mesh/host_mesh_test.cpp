@@ -48,6 +48,12 @@ std::vector<Case> cases() {
   add("ring prefill", small(Kernel::kPrefill, 2, 2));
   add("ring prefill of four", small(Kernel::kPrefill, 4, 1));
   add("prefill on one CUBE", small(Kernel::kPrefill, 1, 4));
+  tl::LaunchSpec users = small(Kernel::kDecode, 2, 2);
+  users.users = 3;
+  add("decode of three users", users);
+  users = small(Kernel::kPrefill, 2, 2);
+  users.users = 2;
+  add("ring prefill of two users", users);
   tl::LaunchSpec spec = small(Kernel::kDecodeShort, 1, 4);
   spec.kv_heads = 4, spec.kv_per_cube = 2;
   add("short decode", spec);

@@ -40,6 +40,17 @@ TEST(DecodeData, ZeroQueriesCountEveryTokenOnce) {
   }
 }
 
+TEST(DecodeData, AnyNumberOfPesCountsEveryTokenOnce) {
+  for (int pes = 1; pes <= 8; ++pes) {
+    const RunSpec spec = spec_of({2, pes}, DecodeVariant::kOpt3, 1000, std::make_shared<ZeroQueries>());
+    const RunResult result = run(ahbm_chip(), spec);
+    for (const HeadOutput& head : result.outputs) {
+      for (const float l : head.l) EXPECT_EQ(l, 1000.f) << pes;
+    }
+    EXPECT_EQ(result.totals.levels[0].byte_hops, result.totals.levels[0].sent) << pes;
+  }
+}
+
 TEST(DecodeData, ZeroQueriesGiveTheMeanOfTheValues) {
   const auto inputs = std::make_shared<ZeroQueries>();
   const RunSpec spec = spec_of({2, 8}, DecodeVariant::kOpt3, 3000, inputs);

@@ -28,6 +28,25 @@ Tick gemm(const Chip& chip, int64_t rows, int64_t k, int64_t n) {
   return cycles(chip, unit.fill_cycles + subtiles * unit.subtile_cycles + unit.drain_cycles);
 }
 
+// Bytes that come in pieces of `piece` bytes, one after another: at the rate of HBM, or slower where too few requests
+// are in flight, or too few stages free, to cover the latency. use: for how long a piece keeps its stage once it is
+// there. stages: 0 for none.
+struct Fetches {
+  Tick first = 0;   // until the first piece is there
+  Tick period = 0;  // from one piece to the next
+
+  Fetches(const Chip& chip, int64_t piece, int64_t stages, Tick use) {
+    const DmaUnit& dma = chip.pe.dma;
+    const int64_t request = std::min(piece, dma.request_bytes), requests = ceil_div(piece, request);
+    const Tick latency = static_cast<Tick>(dma.latency_ps), whole = transfer(chip, piece);
+    const Tick turn = transfer(chip, request) + latency;  // of a request, until another may take its place
+    const auto depth = static_cast<Tick>(dma.reads_in_flight);
+    first = std::max(latency + whole, turn * static_cast<Tick>(ceil_div(requests, dma.reads_in_flight)));
+    period = std::max(whole, turn * static_cast<Tick>(requests) / depth);
+    if (stages > 0) period = std::max(period, (first + use) / static_cast<Tick>(stages));
+  }
+};
+
 }  // namespace
 
 Tick TilePeriod::ticks(tl::DecodeVariant variant) const {
@@ -56,16 +75,24 @@ TilePeriod tile_period(const Chip& chip, const RunSpec& spec) {
   const int64_t g = spec.rows, d = spec.d, t = spec.tile, exp = chip.pe.math.exp_cost;
   const IssueCycles& issue = chip.pe.issue;
   TilePeriod period;
-  period.dma_k = period.dma_v = transfer(chip, 2 * t * d);
-  const Tick one =
-      transfer(chip, 2 * std::min(chip.pe.gemm.tile_k, std::min(t, d)) * std::min(chip.pe.gemm.tile_n, std::min(t, d)));
-  period.first_fetch = static_cast<Tick>(chip.pe.dma.latency_ps) + one;
-  period.later_fetches = period.dma_k - std::min(one, period.dma_k);
+  const int64_t piece =
+      2 * std::min(chip.pe.gemm.tile_k, std::min(t, d)) * std::min(chip.pe.gemm.tile_n, std::min(t, d));
+  const bool fused = spec.variant == tl::DecodeVariant::kOpt2, ahead = spec.variant == tl::DecodeVariant::kOpt3v;
+  const int64_t stages = chip.pe.dma.stages * (fused ? 2 : 1);  // opt2's K and V have stages of their own
+  const Fetches fetches(chip, piece, stages,
+                        cycles(chip, ceil_div(g, chip.pe.gemm.tile_m) * chip.pe.gemm.subtile_cycles));
+  const auto pieces = [&](const Fetches& of, int64_t bytes) {
+    return std::max(transfer(chip, 2 * t * d), of.period * static_cast<Tick>(ceil_div(2 * t * d, bytes)));
+  };
+  period.dma_k = pieces(fetches, piece);
+  const int64_t request = chip.pe.dma.request_bytes;
+  period.dma_v = ahead ? pieces(Fetches(chip, request, 0, 0), request) : period.dma_k;
+  period.first_fetch = fetches.first;
+  period.later_fetches = period.dma_k - std::min(fetches.period, period.dma_k);
   period.gemm_qk = gemm(chip, g, d, t);
   period.gemm_pv = gemm(chip, g, t, d);
   period.softmax = 3 * math(chip, g * t) + math(chip, g * t, exp) + math(chip, g, exp) + 4 * math(chip, g);
   period.update = 2 * math(chip, g * d);
-  const bool fused = spec.variant == tl::DecodeVariant::kOpt2, ahead = spec.variant == tl::DecodeVariant::kOpt3v;
   period.issue = cycles(chip, fused ? issue.composite + issue.ex_composite
                                     : 2 * issue.composite + 11 * issue.math + (ahead ? issue.load : 0));
   return period;

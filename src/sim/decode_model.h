@@ -10,6 +10,7 @@ namespace coprime::sim {
 struct TilePeriod {
   Tick dma_k = 0, dma_v = 0, gemm_qk = 0, gemm_pv = 0;  // of one whole tile of the run's `tile` keys
   Tick first_fetch = 0, later_fetches = 0;              // of dma_k: until the first sub-tile is there, from then on
+                                                        // (limits on reads in flight and stages are in all of these)
   Tick softmax = 0, update = 0;                         // MATH: nine operations; O e + U
   Tick issue = 0;                                       // CPU
 

@@ -109,6 +109,22 @@ TEST(DecodeModel, a_pipeline_beats_the_period_where_a_transfer_runs_beside_anoth
   EXPECT_LT(measured, 0.85 * static_cast<double>(period.ticks(tl::DecodeVariant::kOpt3)));
 }
 
+// With few requests in flight, or few stages, the latency is what a tile takes.
+TEST(DecodeModel, knows_what_a_shallow_dma_costs) {
+  for (const auto variant : {tl::DecodeVariant::kOpt1, tl::DecodeVariant::kOpt3, tl::DecodeVariant::kOpt2}) {
+    for (const int64_t depth : {1, 2, 4, 8}) {
+      Chip chip = ahbm_chip();
+      chip.pe.dma.reads_in_flight = depth;
+      const auto expected = static_cast<double>(tile_period(chip, one_rank(variant, 1)).ticks(variant));
+      EXPECT_NEAR(measured_period(chip, variant) / expected, 1, 0.15) << static_cast<int>(variant) << " " << depth;
+    }
+    Chip chip = ahbm_chip();
+    chip.pe.dma.stages = 1;
+    const auto expected = static_cast<double>(tile_period(chip, one_rank(variant, 1)).ticks(variant));
+    EXPECT_NEAR(measured_period(chip, variant) / expected, 1, 0.15) << static_cast<int>(variant) << " one stage";
+  }
+}
+
 TEST(DecodeModel, issues_alone_bound_a_fast_chip) {
   Chip chip = gemm_bound();
   chip.pe.gemm.subtile_cycles = 1;

@@ -1,11 +1,18 @@
 #include "sim/machine.h"
 
+#include <utility>
+
 #include "attention/cube_groups.h"
 #include "base/check.h"
 #include "base/error.h"
 #include "tl/wait_graph.h"
 
 namespace coprime::sim {
+namespace {
+
+constexpr uint64_t kEventsOfProgress = 1 << 18;
+
+}  // namespace
 
 Machine::Machine(const Chip& chip, int first_sip, int sips, OpLog* log, bool forward)
     : context_(chip, log),
@@ -42,16 +49,19 @@ void Machine::launch(Place place, const std::string& kernel, tl::Hbm* hbm, const
   for (const tl::Peer& peer : sends_to.value_or(std::vector<tl::Peer>{})) network_.declare(index, peer);
   const std::string name = kernel + " on " + name_of(place);
   tls_[index] = std::make_unique<tl::Tl<Processor>>(processor, name, context_.chip.pe.arena_bytes, hbm);
-  processor.launch(make(*tls_[index]), *tls_[index]);
+  processor.launch(make(*tls_[index]), *tls_[index], start_);
 }
 
-MachineTotals Machine::run() {
-  network_.begin(undeclared_ == 0);
+MachineTotals Machine::run(const Progress& progress) {
+  if (!std::exchange(begun_, true)) network_.begin(undeclared_ == 0);
   EventQueue& events = context_.events;
-  while (!events.empty()) {
-    const Event event = events.pop();
-    context_.event = event, context_.now = event.time;
-    if (dispatch(event)) ++events_[static_cast<size_t>(event.kind())];
+  for (uint64_t done = 0; !events.empty(); done += kEventsOfProgress) {
+    if (progress) progress(context_.now, done);
+    for (uint64_t i = 0; i < kEventsOfProgress && !events.empty(); ++i) {
+      const Event event = events.pop();
+      context_.event = event, context_.now = event.time;
+      if (dispatch(event)) ++events_[static_cast<size_t>(event.kind())];
+    }
   }
   bool ended = true;
   for (const auto& processor : processors_) {
@@ -63,6 +73,60 @@ MachineTotals Machine::run() {
   }
   if (!ended) report_deadlock();
   return totals();
+}
+
+LayerRecord Machine::next_layer() {
+  LayerRecord record = before_;
+  record.pes.clear();
+  record.start = start_.time;
+  Moment end = start_;
+  for (const auto& processor : processors_) {
+    if (processor->launched()) end.wait(processor->end());
+  }
+  const auto minus = [](uint64_t a, uint64_t b) { return a - b; };
+  before_.pes.resize(processors_.size());
+  for (const auto& processor : processors_) {
+    if (!processor->launched()) continue;
+    const Moment ended = processor->end();
+    LayerRecord::PeRecord& total = before_.pes[processor->index()];
+    LayerRecord::PeRecord& one = record.pes.emplace_back();
+    one.pe = processor->index();
+    one.ticks = ended.time - start_.time;
+    for (size_t part = 0; part < kParts; ++part) one.by[part] = ended.by[part] - start_.by[part];
+    one.totals = processor->totals();
+    one.totals.combine(total.totals, minus);
+    total.totals = processor->totals();
+    one.totals.forwarded = 0;
+    one.arena_high_water = tls_[one.pe]->arena().high_water();
+    processor->rest({end.time, 0, end.by});
+    tls_[one.pe].reset();
+  }
+  const auto& levels = network_.totals();
+  for (size_t i = 0; i < levels.size(); ++i) {
+    LevelTotals& level = record.levels[i];
+    level.messages = levels[i].messages - level.messages, level.sent = levels[i].sent - level.sent;
+    level.received = levels[i].received - level.received, level.byte_hops = levels[i].byte_hops - level.byte_hops;
+  }
+  before_.levels = levels;
+  before_.first_op = context_.ops;
+  start_ = {end.time, 0, end.by};
+  return record;
+}
+
+std::string difference(const LayerRecord& one, const LayerRecord& other) {
+  if (one.pes.size() != other.pes.size())
+    return fmt::format("{} PEs ran a kernel, then {}", one.pes.size(), other.pes.size());
+  for (size_t i = 0; i < one.pes.size(); ++i) {
+    const LayerRecord::PeRecord &a = one.pes[i], &b = other.pes[i];
+    if (a.ticks != b.ticks) return fmt::format("PE {} took {} ticks, then {}", a.pe, a.ticks, b.ticks);
+    if (a != b) return fmt::format("PE {} took as long, but what its engines did is not the same", a.pe);
+  }
+  for (size_t i = 0; i < one.levels.size(); ++i) {
+    const LevelTotals &a = one.levels[i], &b = other.levels[i];
+    if (a.messages != b.messages || a.sent != b.sent || a.received != b.received || a.byte_hops != b.byte_hops)
+      return fmt::format("{} messages of {} bytes, then {} of {}", a.messages, a.sent, b.messages, b.sent);
+  }
+  return "";
 }
 
 // Whether it still counted.

@@ -66,6 +66,10 @@ struct OpLog {
   std::vector<Cause> cause;
 
   size_t size() const { return op.size(); }
+  void resize(size_t rows) {
+    start.resize(rows), end.resize(rows), bytes.resize(rows), macs.resize(rows), op.resize(rows);
+    cause_op.resize(rows), pe.resize(rows), line.resize(rows), kind.resize(rows), cause.resize(rows);
+  }
   void append(const OpRow& row) {
     start.push_back(row.start), end.push_back(row.end);
     bytes.push_back(row.bytes), macs.push_back(row.macs);

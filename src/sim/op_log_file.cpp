@@ -180,6 +180,14 @@ OpLogFile read_op_log(const std::filesystem::path& path) {
   return file;
 }
 
+bool is_op_log(const std::filesystem::path& path) {
+  const InputFile input = InputFile::open(path);
+  std::array<std::byte, kMagic.size()> bytes{};
+  if (input.bytes() < bytes.size()) return false;
+  input.read(0, bytes);
+  return std::memcmp(bytes.data(), kMagic.data(), kMagic.size()) == 0;
+}
+
 std::string_view name_of(OpKind kind) {
   constexpr std::array<std::string_view, static_cast<size_t>(OpKind::kCount)> kNames = {
       "load",       "store",     "fetch", "composite",    "subtile",

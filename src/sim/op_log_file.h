@@ -34,6 +34,9 @@ void write_op_log(const std::filesystem::path& path, const OpLogFile& file);
 // Error(kModel), with the path, for a file that is no op_log, of another version, damaged, or cut short.
 OpLogFile read_op_log(const std::filesystem::path& path);
 
+// Whether the file begins as an op_log does, of whatever version. Error(kModel) where none can be read.
+bool is_op_log(const std::filesystem::path& path);
+
 std::string_view name_of(OpKind kind);    // load, composite, max, ...
 std::string_view name_of(Cause cause);    // issue, engine, data, buffer, none
 std::string_view engine_of(OpKind kind);  // SCHEDULER (whole composites), DMA, GEMM, MATH, SEND, RECV

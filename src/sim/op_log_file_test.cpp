@@ -149,6 +149,17 @@ TEST_F(OpLogFileTest, as_a_trace_has_a_track_for_each_engine_and_one_more_for_wh
   EXPECT_EQ(count("SIP 0"), 1);
   EXPECT_EQ(count("CUBE 1"), 1);
   EXPECT_EQ(count("PE 1"), 1);
+  EXPECT_TRUE(is_op_log_trace(path_));
+  EXPECT_FALSE(is_op_log(path_));
+}
+
+TEST_F(OpLogFileTest, knows_its_own_files_from_others) {
+  write_op_log(path_, sample(3));
+  EXPECT_TRUE(is_op_log(path_));
+  EXPECT_FALSE(is_op_log_trace(path_));
+  std::filesystem::resize_file(path_, 10);
+  EXPECT_FALSE(is_op_log(path_));
+  EXPECT_FALSE(is_op_log_trace(path_));
 }
 
 TEST(OpLog, every_kind_and_cause_has_a_name_and_an_engine) {

@@ -10,6 +10,7 @@
 #include <tuple>
 #include <vector>
 
+#include "base/input_file.h"
 #include "base/output_file.h"
 #include "sim/op_log_file.h"
 #include "trace/perfetto_trace.h"
@@ -111,6 +112,18 @@ void write_op_log_trace(const std::filesystem::path& path, const Chip& chip, con
   }
   flush();
   file.finish();
+}
+
+bool is_op_log_trace(const std::filesystem::path& path) {
+  // A packet (of one byte of length), in it a track descriptor, in that the number 1 and a name.
+  constexpr std::string_view kBegin = "\x0a_\xe2\x03_\x08\x01\x12_SIP ";
+  const InputFile file = InputFile::open(path);
+  std::array<std::byte, kBegin.size()> bytes{};
+  if (file.bytes() < bytes.size()) return false;
+  file.read(0, bytes);
+  for (size_t i = 0; i < bytes.size(); ++i)
+    if (kBegin[i] != '_' && std::byte(kBegin[i]) != bytes[i]) return false;
+  return true;
 }
 
 }  // namespace coprime::sim

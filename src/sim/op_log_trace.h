@@ -12,4 +12,7 @@ namespace coprime::sim {
 // Error(kModel) when it cannot be written.
 void write_op_log_trace(const std::filesystem::path& path, const Chip& chip, const OpLog& log);
 
+// Whether that wrote the file: it begins with the track of a SIP.
+bool is_op_log_trace(const std::filesystem::path& path);
+
 }  // namespace coprime::sim

@@ -133,6 +133,48 @@ RunSpec ring_spec(int cubes, int pes) {
   return spec;
 }
 
+RunResult run_mutated(const RunSpec& spec, const auto& mutate) {
+  tl::Launch launch = tl::make_launch({4, {4, 4}, attention::pe_mesh(spec.pes)}, spec);
+  for (tl::Part& part : launch.programs[0].parts) mutate(part.place, std::get<tl::RingPrefillArgs>(part.args));
+  return run_launch(ahbm_chip(), spec, launch);
+}
+
+// ---- G3 of prefill: blocks move along links between neighbours alone.
+
+double hops_of_a_message(const RunResult& result) {
+  const LevelTotals& cubes = result.totals.levels[1];
+  return static_cast<double>(cubes.byte_hops) / static_cast<double>(cubes.sent);
+}
+
+TEST(GateG3, TheRingHasSingleHopsAndLinearIdsAreFoundOut) {
+  const RunSpec spec = ring_spec(8, 8);
+  EXPECT_EQ(hops_of_a_message(run(ahbm_chip(), spec)), 1);
+  const attention::CubeGroups groups = attention::cube_groups({4, 4}, 8);
+  const RunResult linear = run_mutated(spec, [&](tl::Place place, tl::RingPrefillArgs& args) {
+    const int at = groups.place_of(place.cube);
+    args.cubes.position = at;
+    args.cubes.next = {tl::Level::kCube, groups.cube(0, (at + 1) % 8)};
+    args.cubes.previous = {tl::Level::kCube, groups.cube(0, (at + 7) % 8)};
+    for (int i = 0; i < 8; ++i) args.cubes.blocks[static_cast<size_t>(i)] = i;
+  });
+  EXPECT_EQ(hops_of_a_message(linear), 14. / 8);  // two of the eight edges have four hops
+}
+
+// ---- G4: what lies in the future is not computed (on one PE: Prefill.ComputesTheLowerTriangle...).
+
+// 36 of 64 block steps, 28 of them whole and 8 on the diagonal.
+TEST(GateG4, TheRingSkipsBlocksAndAFullGridIsFoundOut) {
+  const RunSpec spec = ring_spec(8, 8);
+  constexpr uint64_t kTiles = 8 * (28 * 64 + 8 * 36);
+  const auto composites = [](const RunResult& result) {
+    return result.totals.pes.issued[static_cast<size_t>(Op::kComposite)];
+  };
+  EXPECT_EQ(composites(run(ahbm_chip(), spec)), 2 * kTiles);
+  const RunResult full = run_mutated(spec, [](tl::Place, tl::RingPrefillArgs& args) { args.skip_future = false; });
+  EXPECT_EQ(composites(full), 2u * 8 * 64 * 64);
+  EXPECT_NE(composites(full), 2 * kTiles);
+}
+
 TEST(RingPrefill, OneRingPerPeSendsFourteenTimesAChunk) {
   RunSpec spec = ring_spec(8, 8);
   spec.query_begin = 3 * 512, spec.query_end = 4 * 512;  // chunk 3

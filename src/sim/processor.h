@@ -49,7 +49,10 @@ class Processor {
   Processor(Context& context, Network& network, uint32_t index, Place place);
   Processor(const Processor&) = delete;
 
-  void launch(tl::Task kernel, tl::Tl<Processor>& tl);
+  // At `start`, from when on the CPU's moments count.
+  void launch(tl::Task kernel, tl::Tl<Processor>& tl, const Moment& start);
+  // After its kernel's end: as if nothing had run before `start`, which all that it did lies before. Counts go on.
+  void rest(const Moment& start);
   void drop_kernel() { kernel_ = {}; }  // its scopes end: while Tl still lives
 
   // Of tl::Tl.

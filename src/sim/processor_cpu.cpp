@@ -16,10 +16,11 @@ Processor::Processor(Context& context, Network& network, uint32_t index, Place p
       pv_stream_(context.chip),
       dma_(context.chip) {}
 
-void Processor::launch(tl::Task kernel, tl::Tl<Processor>& tl) {
+void Processor::launch(tl::Task kernel, tl::Tl<Processor>& tl, const Moment& start) {
   kernel_ = std::move(kernel);
   tl_ = &tl;
-  context_.events.push(0, EventKind::kStart, index_);
+  cpu_ = start;
+  context_.events.push(start.time, EventKind::kStart, index_);
 }
 
 void Processor::on_start() {

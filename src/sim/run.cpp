@@ -38,26 +38,86 @@ void repeat(MachineTotals& totals, uint64_t times) {
   }
 }
 
-// Programs never speak with each other: each runs on a machine of its own. The first `parts` of it.
-MachineTotals run_program(const Chip& chip, const RunSpec& spec, const tl::Program& program, size_t parts,
-                          tl::OutputCollector& outputs) {
-  std::vector<std::unique_ptr<tl::RankMemory>> memories(parts);
-  Machine machine(chip, program.first_sip, program.sips, spec.log, spec.forward);
-  machine.set_serial(spec.serial);
-  for (size_t i = 0; i < parts; ++i) {
-    const tl::Part& part = program.parts[i];
-    if (spec.inputs) memories[i] = std::make_unique<tl::RankMemory>(*spec.inputs, part.memory);
-    machine.launch(
-        part.place, std::string(tl::name_of(spec.kernel)), memories[i].get(),
-        [&](tl::Tl<Processor>& tl) { return tl::start_kernel(tl, part.args); },
-        spec.forward ? std::optional(tl::peers_of(part.args)) : std::nullopt);
+// The rows behind `middle`, against those from `begin` to there: the same, later, by operations of higher numbers.
+std::string rows_differ(const OpLog& log, size_t begin, size_t middle, const LayerRecord& one,
+                        const LayerRecord& other) {
+  const size_t rows = middle - begin;
+  if (log.size() - middle != rows) return fmt::format("{} operations, then {}", rows, log.size() - middle);
+  const Tick later = other.start - one.start;
+  const uint32_t more = other.first_op - one.first_op;
+  for (size_t i = begin, j = middle; i < middle; ++i, ++j) {
+    const bool same = log.start[i] + later == log.start[j] && log.end[i] + later == log.end[j] &&
+                      log.op[i] + more == log.op[j] &&
+                      (log.cause_op[i] == 0 ? log.cause_op[j] == 0 : log.cause_op[i] + more == log.cause_op[j]) &&
+                      log.bytes[i] == log.bytes[j] && log.macs[i] == log.macs[j] && log.pe[i] == log.pe[j] &&
+                      log.line[i] == log.line[j] && log.kind[i] == log.kind[j] && log.cause[i] == log.cause[j];
+    if (!same) return fmt::format("operation {} of PE {} is not the same again", log.op[i], log.pe[i]);
   }
-  const MachineTotals totals = machine.run();
-  if (spec.inputs) {
-    for (size_t i = 0; i < parts; ++i) outputs.add(*memories[i], machine.processor(program.parts[i].place).notes());
-  }
-  return totals;
+  return "";
 }
+
+// A head is of one program alone.
+void add(std::vector<HeadOutput>& outputs, const std::vector<HeadOutput>& more) {
+  if (outputs.size() < more.size()) outputs.resize(more.size());
+  for (size_t head = 0; head < more.size(); ++head)
+    if (more[head].stores > 0) outputs[head] = more[head];
+}
+
+// Programs never speak with each other: each runs on a machine of its own. The first `parts` of it.
+class ProgramRun {
+ public:
+  ProgramRun(const Chip& chip, const RunSpec& spec, const tl::Program& program, size_t parts)
+      : spec_(spec),
+        program_(program),
+        parts_(parts),
+        machine_(chip, program.first_sip, program.sips, spec.log, spec.forward) {
+    machine_.set_serial(spec.serial);
+  }
+
+  MachineTotals layer() {
+    std::vector<std::unique_ptr<tl::RankMemory>> memories(parts_);
+    for (size_t i = 0; i < parts_; ++i) {
+      const tl::Part& part = program_.parts[i];
+      if (spec_.inputs) memories[i] = std::make_unique<tl::RankMemory>(*spec_.inputs, part.memory);
+      machine_.launch(
+          part.place, std::string(tl::name_of(spec_.kernel)), memories[i].get(),
+          [&](tl::Tl<Processor>& tl) { return tl::start_kernel(tl, part.args); },
+          spec_.forward ? std::optional(tl::peers_of(part.args)) : std::nullopt);
+    }
+    const MachineTotals totals = machine_.run(spec_.progress);
+    tl::OutputCollector outputs;
+    if (spec_.inputs) {
+      for (size_t i = 0; i < parts_; ++i)
+        outputs.add(*memories[i], machine_.processor(program_.parts[i].place).notes());
+    }
+    outputs_ = outputs.take();
+    return totals;
+  }
+
+  // Once more, after layer(): where that is not the same. The log keeps the first alone.
+  std::string next_layer_differs(size_t first_row) {
+    const std::vector<HeadOutput> outputs = outputs_;
+    const size_t middle = spec_.log ? spec_.log->size() : 0;
+    const LayerRecord one = machine_.next_layer();
+    layer();
+    const LayerRecord other = machine_.next_layer();
+    std::string differs = difference(one, other);
+    if (differs.empty() && spec_.log) differs = rows_differ(*spec_.log, first_row, middle, one, other);
+    if (differs.empty() && outputs != outputs_) differs = "the outputs are not the same";
+    if (spec_.log) spec_.log->resize(middle);
+    outputs_ = outputs;
+    return differs;
+  }
+
+  const std::vector<HeadOutput>& outputs() const { return outputs_; }
+
+ private:
+  const RunSpec& spec_;
+  const tl::Program& program_;
+  const size_t parts_;
+  Machine machine_;
+  std::vector<HeadOutput> outputs_;
+};
 
 double energy(const Chip& chip, const MachineTotals& totals) {
   const Energy& energy = chip.energy;
@@ -97,19 +157,23 @@ RunResult run_launch(const Chip& chip, const RunSpec& spec, const tl::Launch& la
   result.rounds = launch.rounds;
   result.sends = launch.sends;
   result.steps_computed = launch.steps_computed, result.steps_skipped = launch.steps_skipped;
-  tl::OutputCollector outputs;
+  const auto run_program = [&](const tl::Program& program, size_t parts) {
+    ProgramRun one(chip, spec, program, parts);
+    const size_t first_row = spec.log ? spec.log->size() : 0;
+    merge(result.totals, one.layer());
+    if (spec.layers > 1 && result.layers_differ.empty()) result.layers_differ = one.next_layer_differs(first_row);
+    add(result.outputs, one.outputs());
+  };
   const bool one_for_all = spec.forward && !spec.inputs && !spec.log && launch.parts_of_head != 0;
   for (const tl::Program& program : launch.programs) {
     result.pes += static_cast<int64_t>(program.parts.size());
     result.sips += program.sips;
-    if (!one_for_all) merge(result.totals, run_program(chip, spec, program, program.parts.size(), outputs));
+    if (!one_for_all) run_program(program, program.parts.size());
   }
   if (one_for_all) {
-    merge(result.totals, run_program(chip, spec, launch.programs[0], launch.parts_of_head, outputs));
+    run_program(launch.programs[0], launch.parts_of_head);
     repeat(result.totals, static_cast<uint64_t>(launch.heads));
   }
-  result.outputs = outputs.take();
-
   const MachineTotals& totals = result.totals;
   result.ticks = totals.end.time * static_cast<Tick>(result.launches);
   result.path = totals.end.by;

@@ -20,6 +20,8 @@ struct RunSpec : tl::LaunchSpec {
   bool forward = true;   // in closed form where that is exact: loops, messages (machine.h), all heads but one
   bool serial = false;   // nothing overlaps within a PE (Machine::set_serial)
   OpLog* log = nullptr;  // set: rows of all SIPs, one after another
+  int layers = 1;        // of the same shape, one after the other: more than one is two that are simulated and compared
+  Machine::Progress progress;  // Machine::run
 };
 
 // What a resource alone would take: the run cannot be faster.
@@ -40,6 +42,7 @@ struct RunResult {
   int64_t pes = 0;                  // that ran a kernel
   double energy_pj = 0;             // an estimate
   std::vector<HeadOutput> outputs;  // in data mode; by KV head, of the all-reduce by PE
+  std::string layers_differ;        // where the second layer is not the first; empty: nowhere, or there was none
 
   uint64_t events() const;
 };

@@ -62,6 +62,7 @@ class Planner {
   void check() const {
     if (spec_.context < 1) fail(ErrorKind::kUsage, "a context of {} tokens: it needs at least 1", spec_.context);
     if (spec_.tile < 1) fail(ErrorKind::kUsage, "tiles of {} tokens: they need at least 1", spec_.tile);
+    if (spec_.users < 1) fail(ErrorKind::kUsage, "{} users: there must be at least 1", spec_.users);
     if (spec_.kv_heads < 1) fail(ErrorKind::kUsage, "{} KV heads: there must be at least 1", spec_.kv_heads);
     if (spec_.pes > places_.pes.size())
       fail(ErrorKind::kUsage, "{} PEs a CUBE: the chip has {}", spec_.pes, places_.pes.size());
@@ -79,8 +80,31 @@ class Planner {
   void place_groups() {
     groups_ = attention::cube_groups(places_.cubes, spec_.cubes);
     pes_ = attention::pe_mesh(spec_.pes);
+    place_user(0);
+  }
+  void place_user(int user) {
     placement_ = attention::kv_placement(largest_context(), spec_.cubes, spec_.pes, of_prefill() ? spec_.tile : 1,
-                                         spec_.request);
+                                         spec_.request + user);
+  }
+
+  // One rank's part, of all users: each has its keys where its own request number puts them.
+  // make(user): its RequestArgs and MemoryLayout, of buffers whose turn is the user.
+  Part part_of_users(const auto& make) {
+    Part part;
+    RequestsArgs all;
+    for (int user = 0; user < spec_.users; ++user) {
+      place_user(user);
+      auto [args, memory] = make(user);
+      memory.head += user * spec_.kv_heads;
+      part.memory.push_back(memory);
+      all.requests.push_back(std::move(args));
+    }
+    if (spec_.users > 1) {
+      part.args = std::move(all);
+    } else {
+      std::visit([&](auto& one) { part.args = std::move(one); }, all.requests[0]);
+    }
+    return part;
   }
 
   // Calls make_part(head, group, place, pe) for each rank of each head's group; a program for each SIP.
@@ -130,15 +154,24 @@ class Planner {
     const attention::TwoLevelReduce reduce =
         attention::two_level_reduce(pes_, spec_.within, groups_.group, spec_.across);
     Launch launch;
-    launch.rounds = reduce.rounds();
-    launch.sends = reduce.sends();
-    add_groups(launch, [&](int head, int group, int place, int pe) {
-      const int rank = placement_.rank_of(place, pe);
-      DecodeArgs args = decode_args(placement_.held(rank, spec_.context), 0);
+    if (spec_.kernel != Kernel::kHeadPacking) launch.rounds = reduce.rounds(), launch.sends = reduce.sends();
+    if (spec_.kernel == Kernel::kDecode) launch.sends *= spec_.users;
+    const auto decode_of = [&](int group, int place, int pe, int user) {
+      DecodeArgs args =
+          decode_args(placement_.held(placement_.rank_of(place, pe), spec_.context), static_cast<uint32_t>(user));
       args.reduce.within = reduce_level(reduce.within, pe, Level::kPe, [](int from) { return from; });
       args.reduce.across =
           reduce_level(reduce.across, place, Level::kCube, [&](int from) { return groups_.cube(group, from); });
-      Part part{{}, args, {layout(head, rank)}};
+      return args;
+    };
+    add_groups(launch, [&](int head, int group, int place, int pe) {
+      if (spec_.kernel == Kernel::kDecode) {
+        return part_of_users([&](int user) {
+          return std::pair(RequestArgs(decode_of(group, place, pe, user)), layout(head, placement_.rank_of(place, pe)));
+        });
+      }
+      const DecodeArgs args = decode_of(group, place, pe, 0);
+      Part part{{}, {}, {layout(head, placement_.rank_of(place, pe))}};
       if (spec_.kernel == Kernel::kBlockingDot) part.args = BlockingDot{args};
       if (spec_.kernel == Kernel::kHeadPacking) part.args = HeadPacking{args};
       return part;
@@ -237,26 +270,37 @@ class Planner {
       launch.sends += sends(args, placement_.ranks(), chunk + 1);
       begin = end;
     }
+    launch.sends *= spec_.users;
     add_groups(launch, [&](int head, int group, int place, int pe) {
-      RingPrefillArgs one = args;
-      one.cubes = cube_ring(group, place), one.pes = pe_ring(pe);
-      one.share = one.pes.position;
-      MemoryLayout memory = layout(head, placement_.rank_of(place, pe));
-      if (spec_.cubes > 1) memory.heads = 1, memory.first_query_head = placement_.rank_of(place, 0) / spec_.pes;
-      return Part{{}, one, {memory}};
+      return part_of_users([&](int user) {
+        RingPrefillArgs one = args;
+        one.first_turn = static_cast<uint32_t>(user);
+        one.cubes = cube_ring(group, place), one.pes = pe_ring(pe);
+        one.share = one.pes.position;
+        MemoryLayout memory = layout(head, placement_.rank_of(place, pe));
+        if (spec_.cubes > 1) memory.heads = 1, memory.first_query_head = placement_.rank_of(place, 0) / spec_.pes;
+        return std::pair(RequestArgs(std::move(one)), memory);
+      });
     });
     return launch;
   }
 
-  Launch whole_prefill_launch() const {
-    PrefillArgs args{kQueries, kKeys, kValues, kOutput};
+  Launch whole_prefill_launch() {
+    PrefillArgs args;
     args.heads = spec_.rows, args.d = spec_.d, args.tile = spec_.tile;
     args.block = spec_.query_rows / spec_.rows;
     args.query_begin = spec_.query_begin, args.query_end = query_end();
     args.tokens = spec_.context;
     args.scale = scale();
     Launch launch;
-    add_groups(launch, [&](int head, int, int, int) { return Part{{}, args, {layout(head, 0)}}; });
+    add_groups(launch, [&](int head, int, int, int) {
+      return part_of_users([&](int user) {
+        const auto turn = static_cast<uint32_t>(user);
+        args.q = buffer_of(Content::kQueries, turn), args.k = buffer_of(Content::kKeys, turn);
+        args.v = buffer_of(Content::kValues, turn), args.o = buffer_of(Content::kOutput, turn);
+        return std::pair(RequestArgs(args), layout(head, 0));
+      });
+    });
     return launch;
   }
 
@@ -415,6 +459,9 @@ std::vector<Peer> peers_of(const KernelArgs& args) {
       for (const DecodeArgs& head : one.heads) (*this)(head);
     }
     void operator()(const PrefillArgs&) {}
+    void operator()(const RequestsArgs& all) {
+      for (const RequestArgs& one : all.requests) std::visit(*this, one);
+    }
     void operator()(const RingPrefillArgs& one) { (*this)(one.cubes), (*this)(one.pes); }
     void operator()(const AllReduceArgs& one) {
       (*this)(one.cubes);

@@ -11,6 +11,7 @@
 #include "tl/kernels/baselines.h"
 #include "tl/kernels/decode.h"
 #include "tl/kernels/prefill.h"
+#include "tl/kernels/requests.h"
 #include "tl/kernels/ring_prefill.h"
 #include "tl/kernels/short_decode.h"
 #include "tl/place.h"
@@ -36,8 +37,8 @@ std::string_view name_of(Kernel kernel);  // decode, prefill, decode-short, pref
 
 struct BlockingDot : DecodeArgs {};
 struct HeadPacking : DecodeArgs {};
-using KernelArgs = std::variant<DecodeArgs, ShortDecodeArgs, PrefillArgs, RingPrefillArgs, AllReduceArgs, FanOutArgs,
-                                BlockingDot, HeadPacking>;
+using KernelArgs = std::variant<DecodeArgs, ShortDecodeArgs, PrefillArgs, RingPrefillArgs, RequestsArgs, AllReduceArgs,
+                                FanOutArgs, BlockingDot, HeadPacking>;
 
 // The arguments outlive the task.
 template <class M>
@@ -48,6 +49,7 @@ Task start_kernel(M& tl, const KernelArgs& args) {
     Task operator()(const ShortDecodeArgs& one) const { return short_decode(tl, one); }
     Task operator()(const PrefillArgs& one) const { return prefill(tl, one); }
     Task operator()(const RingPrefillArgs& one) const { return ring_prefill(tl, one); }
+    Task operator()(const RequestsArgs& all) const { return in_turn(tl, all); }
     Task operator()(const AllReduceArgs& one) const { return all_reduce(tl, one); }
     Task operator()(const FanOutArgs& one) const { return fan_out(tl, one); }
     Task operator()(const BlockingDot& one) const { return blocking_decode(tl, one); }
@@ -84,6 +86,7 @@ struct LaunchSpec {
   attention::ReduceTopology within = attention::ReduceTopology::kTree;  // of the PEs of a CUBE
   attention::ReduceTopology across = attention::ReduceTopology::kCentreMesh;  // of the CUBEs of a group
   int64_t request = 0;                                                        // rotates the placement of data
+  int users = 1;  // decode and prefill: requests under way at once, `request` and those that follow it
   bool scopes = true;
   int kv_per_cube = 1;                     // short kernels: KV heads that a CUBE owns
   int64_t query_begin = 0, query_end = 0;  // prefill: positions; 0, 0: the whole context
@@ -98,7 +101,7 @@ struct Launch {
       0;              // not 0: the parts of each head follow each other, and are those of the first head elsewhere
   int launches = 1;   // one after another, for all heads of the spec
   int rounds = 0;     // of the reduction, or transfers of the ring
-  int64_t sends = 0;  // of one KV head (of the all-reduce: of all)
+  int64_t sends = 0;  // of one KV head and all users (of the all-reduce: of all)
   int64_t steps_computed = 0;  // of the ring: block steps of one CUBE over the chunks
   int64_t steps_skipped = 0;
 };
@@ -106,11 +109,12 @@ struct Launch {
 // Error(kUsage) for what cannot be placed.
 Launch make_launch(const Places& places, const LaunchSpec& spec);
 
-// What a head's parts stored, in data mode.
+// What a head's parts stored, in data mode. The heads of the second user follow those of the first.
 struct HeadOutput {
   std::vector<float> o;     // by position and query head: [positions * G, d]; of the all-reduce: [rows, d]
   std::vector<float> m, l;  // [positions * G], before the division
   int stores = 0;
+  bool operator==(const HeadOutput&) const = default;
 };
 
 // The outputs that a program's parts stored. notes: of a part, in order; its kernel noted m and l before each store.

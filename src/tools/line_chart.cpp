@@ -3,17 +3,22 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
+#include <span>
 #include <string_view>
 
 #include "base/check.h"
+#include "base/input_file.h"
 #include "base/svg.h"
 
 namespace coprime {
 namespace {
 
 constexpr double kWidth = 900, kHeight = 520, kLeft = 90, kRight = 230, kTop = 70, kBottom = 60;
+
+constexpr std::string_view kMark = "<!-- a chart of coprime -->";
 
 std::string line(double x0, double y0, double x1, double y1, std::string_view stroke, double width) {
   return fmt::format(
@@ -24,12 +29,12 @@ std::string line(double x0, double y0, double x1, double y1, std::string_view st
 // Values of one axis, between two ends of the paper.
 class Scale {
  public:
-  Scale(Axis axis, double least, double most, double from, double to) : axis_(axis), from_(from), to_(to) {
-    if (axis == Axis::kLinear) {
+  Scale(ChartAxis axis, double least, double most, double from, double to) : axis_(axis), from_(from), to_(to) {
+    if (axis == ChartAxis::kLinear) {
       least_ = std::min(0.0, least);
       step_ = nice_step(most - least_);
       most_ = std::max(std::ceil(most / step_) * step_, least_ + step_);
-    } else if (axis == Axis::kNames) {
+    } else if (axis == ChartAxis::kNames) {
       least_ = least - 0.5, most_ = most + 0.5;
     } else {
       COPRIME_CHECK(least > 0, "{} on an axis of powers", least);
@@ -43,11 +48,12 @@ class Scale {
 
   std::vector<std::pair<double, std::string>> ticks(const std::vector<std::string>& names) const {
     std::vector<std::pair<double, std::string>> ticks;
-    if (axis_ == Axis::kNames) {
+    if (axis_ == ChartAxis::kNames) {
       for (size_t i = 0; i < names.size(); ++i) ticks.emplace_back(at(static_cast<double>(i)), names[i]);
     } else {
       for (double i = least_; i <= most_ + step_ / 1000; i += step_) {
-        const double value = axis_ == Axis::kLinear ? i : std::pow(axis_ == Axis::kPowersOfTwo ? 2.0 : 10.0, i);
+        const double value =
+            axis_ == ChartAxis::kLinear ? i : std::pow(axis_ == ChartAxis::kPowersOfTwo ? 2.0 : 10.0, i);
         ticks.emplace_back(at(value), label(value));
       }
     }
@@ -55,8 +61,10 @@ class Scale {
   }
 
  private:
-  double power(double value) const { return axis_ == Axis::kPowersOfTwo ? std::log2(value) : std::log10(value); }
-  double place(double value) const { return axis_ == Axis::kLinear || axis_ == Axis::kNames ? value : power(value); }
+  double power(double value) const { return axis_ == ChartAxis::kPowersOfTwo ? std::log2(value) : std::log10(value); }
+  double place(double value) const {
+    return axis_ == ChartAxis::kLinear || axis_ == ChartAxis::kNames ? value : power(value);
+  }
   static double nice_step(double range) {
     if (range <= 0) return 1;
     const double rough = range / 6, unit = std::pow(10.0, std::floor(std::log10(rough)));
@@ -65,14 +73,14 @@ class Scale {
     return 10 * unit;
   }
   std::string label(double value) const {
-    if (axis_ == Axis::kPowersOfTwo && value >= 1024) {
+    if (axis_ == ChartAxis::kPowersOfTwo && value >= 1024) {
       const bool mega = value >= 1 << 20;
       return fmt::format("{:g}{}", value / (mega ? 1 << 20 : 1024), mega ? "M" : "K");
     }
     return fmt::format("{:g}", value);
   }
 
-  Axis axis_;
+  ChartAxis axis_;
   double from_, to_, least_ = 0, most_ = 1, step_ = 1;
 };
 
@@ -93,8 +101,8 @@ std::string chart_svg(const Chart& chart) {
 
   std::string svg = fmt::format(
       "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {0} {1}\" width=\"{0}\" height=\"{1}\" "
-      "font-family=\"sans-serif\">\n<rect width=\"{0}\" height=\"{1}\" fill=\"#ffffff\"/>\n",
-      kWidth, kHeight);
+      "font-family=\"sans-serif\">\n{2}\n<rect width=\"{0}\" height=\"{1}\" fill=\"#ffffff\"/>\n",
+      kWidth, kHeight, kMark);
   svg += svg_text(20, 28, 17, chart.title, "start", "#1b1f24", " font-weight=\"bold\"");
   svg += svg_text(20, 48, 12, chart.subtitle, "start", "#57606a");
   for (const auto& [at, label] : x.ticks(chart.names)) {
@@ -129,6 +137,14 @@ std::string chart_svg(const Chart& chart) {
     key += 20;
   }
   return svg + "</svg>\n";
+}
+
+bool is_chart_svg(const std::filesystem::path& path) {
+  const InputFile file = InputFile::open(path);
+  std::array<char, 256> begin{};
+  const size_t bytes = std::min<uint64_t>(begin.size(), file.bytes());
+  file.read(0, std::as_writable_bytes(std::span(begin).first(bytes)));
+  return std::string_view(begin.data(), bytes).find(kMark) != std::string_view::npos;
 }
 
 }  // namespace coprime

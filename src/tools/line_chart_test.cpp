@@ -1,6 +1,9 @@
 #include "tools/line_chart.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <fstream>
 
 namespace coprime {
 namespace {
@@ -17,8 +20,8 @@ TEST(LineChart, draws_points_of_what_was_measured_and_a_dashed_line_of_a_formula
       .subtitle = "",
       .x_title = "C",
       .y_title = "us",
-      .x = Axis::kPowersOfTwo,
-      .y = Axis::kPowersOfTen,
+      .x = ChartAxis::kPowersOfTwo,
+      .y = ChartAxis::kPowersOfTen,
       .names = {},
       .series = {{"tree", false, {{1, 10}, {2, 20}, {4, 100}}}, {"tree, model", true, {{1, 11}, {4, 99}}}}};
   const std::string svg = chart_svg(chart);
@@ -35,8 +38,8 @@ TEST(LineChart, has_a_place_for_each_name) {
                     .subtitle = "",
                     .x_title = "",
                     .y_title = "",
-                    .x = Axis::kNames,
-                    .y = Axis::kLinear,
+                    .x = ChartAxis::kNames,
+                    .y = ChartAxis::kLinear,
                     .names = {"tree", "chain"},
                     .series = {{"s", false, {{0, 1}, {1, 2}}}}};
   const std::string svg = chart_svg(chart);
@@ -46,6 +49,16 @@ TEST(LineChart, has_a_place_for_each_name) {
 }
 
 TEST(LineChart, without_points_is_empty_axes) { EXPECT_EQ(count(chart_svg({}), "<circle"), 0u); }
+
+TEST(LineChart, is_known_from_other_pictures) {
+  const auto path = std::filesystem::temp_directory_path() / ("coprime-chart-" + std::to_string(::getpid()) + ".svg");
+  std::ofstream(path) << chart_svg(
+      {.title = "a", .subtitle = "", .x_title = "", .y_title = "", .names = {}, .series = {}});
+  EXPECT_TRUE(is_chart_svg(path));
+  std::ofstream(path) << "<svg xmlns=\"http://www.w3.org/2000/svg\"></svg>";
+  EXPECT_FALSE(is_chart_svg(path));
+  std::filesystem::remove(path);
+}
 
 }  // namespace
 }  // namespace coprime

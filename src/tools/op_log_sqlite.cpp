@@ -3,16 +3,22 @@
 #include <sqlite3.h>
 #include <unistd.h>
 
+#include <array>
+#include <cstring>
 #include <memory>
 #include <string>
 
 #include "base/error.h"
+#include "base/input_file.h"
 #include "base/output_file.h"
 
 namespace coprime {
 namespace {
 
+constexpr uint32_t kApplication = 0x636f7072;  // "copr", of the file header: sqlite.org/fileformat2.html
+
 constexpr const char* kSchema = R"(
+PRAGMA application_id = 0x636f7072;
 PRAGMA journal_mode = OFF;
 PRAGMA synchronous = OFF;
 BEGIN;
@@ -26,6 +32,8 @@ CREATE VIEW ops AS
          op.end_ps - op.start_ps AS ps, op.bytes, op.macs, cause.name AS cause, op.cause_op
   FROM op JOIN kind ON kind.id = op.kind JOIN cause ON cause.id = op.cause;
 )";
+
+constexpr size_t kRowsOfProgress = 1 << 16;
 
 // A database while it is made, beside its place.
 class Database {
@@ -98,7 +106,8 @@ class Database {
 
 }  // namespace
 
-void write_op_log_sqlite(const std::filesystem::path& path, const sim::OpLogFile& file) {
+void write_op_log_sqlite(const std::filesystem::path& path, const sim::OpLogFile& file,
+                         const std::function<void(size_t row, size_t rows)>& progress) {
   Database database(path);
   database.execute(kSchema);
   {
@@ -114,12 +123,27 @@ void write_op_log_sqlite(const std::filesystem::path& path, const sim::OpLogFile
     run.run(std::string_view("hash"), std::string_view(fmt::format("{:016x}", op_log_hash(file.log))));
     const sim::OpLog& log = file.log;
     Database::Statement op(database, "INSERT INTO op VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)");
-    for (size_t i = 0; i < log.size(); ++i)
+    for (size_t i = 0; i < log.size(); ++i) {
+      if (progress && i % kRowsOfProgress == 0) progress(i, log.size());
       op.run(log.op[i], static_cast<uint32_t>(log.kind[i]), log.pe[i], log.line[i], log.start[i], log.end[i],
              log.bytes[i], log.macs[i], static_cast<uint32_t>(log.cause[i]), log.cause_op[i]);
+    }
   }
   database.execute("CREATE INDEX op_op ON op(op); COMMIT");
+  if (progress) progress(file.log.size(), file.log.size());
   database.finish();
+}
+
+bool is_op_log_sqlite(const std::filesystem::path& path) {
+  constexpr std::string_view kMagic = "SQLite format 3";  // 15 bytes and a zero
+  constexpr size_t kApplicationAt = 68;                   // 4 bytes, the highest first
+  const InputFile file = InputFile::open(path);
+  std::array<std::byte, kApplicationAt + 4> header{};
+  if (file.bytes() < header.size()) return false;
+  file.read(0, header);
+  uint32_t application = 0;
+  for (size_t i = 0; i < 4; ++i) application = application << 8 | std::to_integer<uint32_t>(header[kApplicationAt + i]);
+  return std::memcmp(header.data(), kMagic.data(), kMagic.size() + 1) == 0 && application == kApplication;
 }
 
 }  // namespace coprime

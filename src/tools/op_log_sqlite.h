@@ -7,12 +7,18 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 
 #include "sim/op_log_file.h"
 
 namespace coprime {
 
-// Writes the whole file or nothing. Error(kModel) when it cannot be written.
-void write_op_log_sqlite(const std::filesystem::path& path, const sim::OpLogFile& file);
+// Writes the whole file or nothing. Error(kModel) when it cannot be written. progress: called now and then, with how
+// many rows are written of how many; what it throws ends the writing, and nothing is left behind.
+void write_op_log_sqlite(const std::filesystem::path& path, const sim::OpLogFile& file,
+                         const std::function<void(size_t row, size_t rows)>& progress = {});
+
+// Whether that wrote the file: a database says whose it is in its header.
+bool is_op_log_sqlite(const std::filesystem::path& path);
 
 }  // namespace coprime

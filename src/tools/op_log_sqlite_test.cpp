@@ -43,12 +43,35 @@ TEST(OpLogSqlite, answers_questions_about_the_rows) {
   EXPECT_EQ(ask(path, "SELECT b.kind, a.kind, a.cause, a.macs, a.line FROM ops a JOIN ops b ON b.op = a.cause_op"),
             "fetch|subtile|data|1099511627776|17\n");
   EXPECT_EQ(ask(path, "SELECT value FROM run WHERE key = 'hash'"), fmt::format("{:016x}\n", op_log_hash(file.log)));
+  EXPECT_TRUE(is_op_log_sqlite(path));
   std::filesystem::remove(path);
 }
 
 TEST(OpLogSqlite, that_cannot_be_written_leaves_nothing) {
   const sim::OpLogFile file;
   EXPECT_THROW(write_op_log_sqlite("/nowhere/at/all.sqlite", file), Error);
+}
+
+TEST(OpLogSqlite, that_is_stopped_leaves_nothing) {
+  const auto folder = std::filesystem::temp_directory_path() / fmt::format("coprime-oplog-{}", ::getpid());
+  std::filesystem::create_directories(folder);
+  const auto stop = [](size_t, size_t) { fail(ErrorKind::kInternal, "interrupted"); };
+  EXPECT_THROW(write_op_log_sqlite(folder / "ops.sqlite", {}, stop), Error);
+  EXPECT_TRUE(std::filesystem::is_empty(folder));
+  std::filesystem::remove_all(folder);
+}
+
+TEST(OpLogSqlite, knows_its_own_databases_from_others) {
+  const auto path = std::filesystem::temp_directory_path() / fmt::format("coprime-other-{}.sqlite", ::getpid());
+  std::filesystem::remove(path);
+  sqlite3* handle = nullptr;
+  ASSERT_EQ(sqlite3_open(path.c_str(), &handle), SQLITE_OK);
+  ASSERT_EQ(sqlite3_exec(handle, "CREATE TABLE op(op INTEGER)", nullptr, nullptr, nullptr), SQLITE_OK);
+  sqlite3_close(handle);
+  EXPECT_FALSE(is_op_log_sqlite(path));
+  std::filesystem::resize_file(path, 40);
+  EXPECT_FALSE(is_op_log_sqlite(path));
+  std::filesystem::remove(path);
 }
 
 }  // namespace

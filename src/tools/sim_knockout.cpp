@@ -48,8 +48,11 @@ constexpr std::array<Change, 9> kChanges = {{
 
 }  // namespace
 
-std::vector<Knockout> run_knockouts(const Chip& chip, const sim::RunSpec& spec) {
+std::vector<Knockout> run_knockouts(const Chip& chip, const sim::RunSpec& asked,
+                                    const std::function<void(size_t run, size_t runs)>& progress) {
   std::vector<Knockout> knockouts;
+  sim::RunSpec spec = asked;
+  if (progress) spec.progress = [&](sim::Tick, uint64_t) { progress(knockouts.size(), kChanges.size()); };
   for (const Change& change : kChanges) {
     Chip changed = chip;
     change.apply(changed);

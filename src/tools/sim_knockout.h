@@ -1,6 +1,7 @@
 // The same run again and again, each time with one resource made ideal: what a better one could gain at most.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -15,7 +16,9 @@ struct Knockout {
   sim::Tick ticks = 0;
 };
 
-std::vector<Knockout> run_knockouts(const sim::Chip& chip, const sim::RunSpec& spec);
+// progress: called before each run and within, with what is done of how many.
+std::vector<Knockout> run_knockouts(const sim::Chip& chip, const sim::RunSpec& spec,
+                                    const std::function<void(size_t run, size_t runs)>& progress = {});
 std::string knockout_table(const std::vector<Knockout>& knockouts);
 
 }  // namespace coprime

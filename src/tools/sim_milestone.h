@@ -16,11 +16,12 @@ struct MilestoneOptions {
   int users = 8, layers = 80;
 };
 
-// Users of one panel come one after another, each on a placement of its own: no launch overlaps another.
+// Users of one panel are under way at once, each on a placement of its own, in a fixed order (tl/kernels/requests.h).
 struct Panel {
   std::string name;
-  sim::RunResult result;  // of one user and layer
+  sim::RunResult result;  // of all users, and one layer
   int users = 1;
+  sim::Tick one_by_one = 0;  // what the users would take one after another
 };
 
 struct Verdict {
@@ -34,8 +35,10 @@ struct Milestone {
   int layers = 1;
 };
 
-// All layers have one shape: two are simulated with all that their engines did, and the rest are taken to be the same.
-Milestone run_milestone(const sim::Chip& chip, const MilestoneOptions& options);
+// All layers have one shape: of each panel two are simulated, one after the other, and compared; the rest are taken to
+// be the same. progress: as of sim::Machine.
+Milestone run_milestone(const sim::Chip& chip, const MilestoneOptions& options,
+                        const sim::Machine::Progress& progress = {});
 std::string milestone_table(const Milestone& milestone);
 
 }  // namespace coprime

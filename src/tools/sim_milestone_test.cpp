@@ -16,6 +16,11 @@ TEST(Milestone, has_four_panels_and_all_gates_hold_on_the_chip_of_the_document) 
   EXPECT_GE(milestone.verdicts.size(), 13u);
   for (const Verdict& verdict : milestone.verdicts)
     EXPECT_TRUE(verdict.holds) << verdict.gate << ": expected " << verdict.expected << ", found " << verdict.found;
+  const Panel &one = milestone.panels[2], &all = milestone.panels[3];
+  EXPECT_EQ(all.users, 4);
+  EXPECT_EQ(all.one_by_one, 4 * one.result.ticks);
+  EXPECT_LT(all.result.ticks, all.one_by_one);
+  EXPECT_EQ(all.result.totals.pes.hbm_read, 4 * one.result.totals.pes.hbm_read);
 }
 
 // A chip on which issuing costs everything and products nothing has no use for opt3's order.

@@ -52,6 +52,52 @@ TEST(Sweep, keeps_what_cannot_be_placed_as_a_refusal) {
   EXPECT_NE(sweep_table(sweep).find("a group of 5 CUBEs"), std::string::npos);
 }
 
+TEST(Sweep, counts_the_refused_runs_and_fails_where_none_could_be_done) {
+  const Sweep some = run_sweep(sim::ahbm_chip(), small(), parse_sweep_axes("cubes=5,8"));
+  EXPECT_NO_THROW(check_any_ran(some));
+  EXPECT_NE(sweep_table(some).find("1 of 2 runs could not be done"), std::string::npos);
+  const Sweep none = run_sweep(sim::ahbm_chip(), small(), parse_sweep_axes("cubes=5,7,tile=32,64"));
+  try {
+    check_any_ran(none);
+    FAIL();
+  } catch (const Error& error) {
+    const std::string text = error.what();
+    EXPECT_EQ(error.kind(), ErrorKind::kUsage);
+    EXPECT_NE(text.find("none of the 4 runs"), std::string::npos) << text;
+    EXPECT_NE(text.find("cubes 5, tile 32: a group of 5 CUBEs"), std::string::npos) << text;
+    EXPECT_NE(text.find("cubes 7, tile 32: a group of 7 CUBEs"), std::string::npos) << text;
+  }
+}
+
+// Over two PEs every topology is one message.
+TEST(Sweep, names_all_that_are_as_fast) {
+  sim::RunSpec spec = small();
+  spec.cubes = 1;
+  const Sweep sweep = run_sweep(sim::ahbm_chip(), spec, parse_sweep_axes("pes=2,8,within=tree,chain,star"));
+  const std::string table = sweep_table(sweep);
+  EXPECT_NE(table.find("fastest\n  pes 2: tree and chain and star\n  pes 8: tree\n"), std::string::npos) << table;
+}
+
+TEST(Sweep, refuses_a_quantity_that_no_kernel_of_it_takes) {
+  sim::RunSpec spec = small();
+  spec.kernel = tl::Kernel::kPrefill;
+  EXPECT_THROW(run_sweep(sim::ahbm_chip(), spec, parse_sweep_axes("variant=opt1,opt3")), Error);
+  spec.kernel = tl::Kernel::kDecodeShort;
+  EXPECT_THROW(run_sweep(sim::ahbm_chip(), spec, parse_sweep_axes("cubes=1,2")), Error);
+  const Sweep both = run_sweep(sim::ahbm_chip(), spec, parse_sweep_axes("kernel=decode,decode-short,cubes=1,2"));
+  EXPECT_EQ(both.points.size(), 4u);
+}
+
+TEST(Sweep, tells_how_far_it_is) {
+  size_t last = 0, of = 0;
+  run_sweep(sim::ahbm_chip(), small(), parse_sweep_axes("tile=32,64,128"), [&](size_t run, size_t runs) {
+    EXPECT_GE(run, last);
+    last = run, of = runs;
+  });
+  EXPECT_EQ(last, 2u);
+  EXPECT_EQ(of, 3u);
+}
+
 TEST(Sweep, draws_what_was_simulated_and_the_formula_beside_it) {
   const Sweep sweep = run_sweep(sim::ahbm_chip(), small(), parse_sweep_axes("context=8K,16K,variant=opt1,opt2"));
   const std::string svg = sweep_svg(sweep, "a chip");

@@ -83,6 +83,16 @@ TEST(TwoMachines, ShortKernelsHaveTheSameBits) {
   }
 }
 
+TEST(TwoMachines, SeveralUsersHaveTheSameBits) {
+  for (const Kernel kernel : {Kernel::kDecode, Kernel::kPrefill}) {
+    sim::RunSpec spec = data_spec(kernel, {2, 4});
+    spec.users = 3;
+    spec.rows = 2, spec.d = 32, spec.tile = 8, spec.query_rows = 16;
+    spec.context = 150;
+    expect_same_bits(spec, std::string(name_of(kernel)));
+  }
+}
+
 TEST(TwoMachines, AllReduceAndBaselinesHaveTheSameBits) {
   expect_same_bits(data_spec(Kernel::kAllReduce, {16, 1}), "all-reduce");
   for (const Kernel kernel : {Kernel::kFanOut, Kernel::kBlockingDot, Kernel::kKvFanOut}) {

@@ -34,7 +34,7 @@ struct RingPlace {
 
 struct RingPrefillArgs {
   // Of each turn (KV or query head): Q and O as blocks (rank_memory.h), K: tiles of [d, tile], V: [tokens, d].
-  uint32_t turns = 1;
+  uint32_t turns = 1, first_turn = 0;
   int64_t heads = 1, d = 128, tile = 64;
   int64_t region = 64;        // keys in a PE's region: a multiple of the tile
   int64_t rows = 64;          // query positions of a tile
@@ -226,7 +226,7 @@ Task ring_chunk(M& tl, const RingPrefillArgs& args, const QueryChunk& chunk, int
 
 template <class M>
 Task ring_prefill(M& tl, const RingPrefillArgs& args) {
-  for (uint32_t turn = 0; turn < args.turns; ++turn) {
+  for (uint32_t turn = args.first_turn; turn < args.first_turn + args.turns; ++turn) {
     for (int64_t begin = args.query_begin; begin < args.query_end;) {
       const int64_t number = begin / args.chunk, end = std::min((number + 1) * args.chunk, args.query_end);
       const QueryChunk chunk{turn, begin, end, args.rows, begin + args.share * args.rows, args.shares * args.rows};
