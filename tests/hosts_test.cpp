@@ -1,107 +1,22 @@
 // Worlds whose ranks come from elsewhere, with the real program: joining by address and key, who is refused and why,
 // launchers (mpirun, ssh) that start the processes.
-#include <arpa/inet.h>
 #include <gtest/gtest.h>
-#include <netinet/in.h>
 #include <signal.h>
-#include <sys/socket.h>
 #include <sys/wait.h>
 
 #include <fstream>
-#include <sstream>
 
 #include "base/clock.h"
-#include "base/unique_fd.h"
 #include "checkpoint/safetensors.h"
 #include "engine/world.h"
 #include "program.h"
-#include "transport/secret_key.h"
+#include "running.h"
 #include "worlds.h"
 
 namespace coprime {
 namespace {
 
 const std::string kModel = golden_directory("mini-qwen35");
-
-std::string free_port() {
-  const UniqueFd socket(::socket(AF_INET, SOCK_STREAM, 0));
-  sockaddr_in address{.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
-  socklen_t length = sizeof address;
-  EXPECT_EQ(::bind(socket.get(), reinterpret_cast<sockaddr*>(&address), length), 0);
-  EXPECT_EQ(::getsockname(socket.get(), reinterpret_cast<sockaddr*>(&address), &length), 0);
-  return std::to_string(ntohs(address.sin_port));
-}
-
-class Scratch {
- public:
-  Scratch() {
-    std::string pattern = (std::filesystem::temp_directory_path() / "coprime-hosts-XXXXXX").string();
-    EXPECT_NE(::mkdtemp(pattern.data()), nullptr);
-    path_ = pattern;
-  }
-  ~Scratch() { std::filesystem::remove_all(path_); }
-  std::string file(const std::string& name) const { return path_ / name; }
-  std::string key(const std::string& name) const {
-    write_key_file(path_ / name, make_secret_key());
-    return path_ / name;
-  }
-  std::string write(const std::string& name, const std::string& text) const {
-    std::ofstream(path_ / name) << text;
-    return path_ / name;
-  }
-  static std::string read(const std::string& path) {
-    std::ifstream in(path);
-    std::ostringstream text;
-    text << in.rdbuf();
-    return text.str();
-  }
-
- private:
-  std::filesystem::path path_;
-};
-
-// A process of the program in the background, with its output in files.
-class Running {
- public:
-  Running(const std::vector<std::string>& words, const std::string& log) : log_(log) {
-    std::vector<std::string> all{COPRIME_PROGRAM};
-    all.insert(all.end(), words.begin(), words.end());
-    std::vector<char*> argv;
-    for (std::string& word : all) argv.push_back(word.data());
-    argv.push_back(nullptr);
-    pid_ = ::fork();
-    if (pid_ == 0) {
-      if (std::freopen(log.c_str(), "w", stderr) == nullptr) ::_exit(126);
-      ::execv(argv[0], argv.data());
-      ::_exit(127);
-    }
-  }
-  ~Running() {
-    if (pid_ > 0) end(SIGKILL);
-  }
-  // Its exit code, 128 + signal for a death by one.
-  int end(int signal = 0) {
-    if (signal != 0) ::kill(pid_, signal);
-    int status = 0;
-    ::waitpid(pid_, &status, 0);
-    pid_ = -1;
-    return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
-  }
-  bool says(const std::string& words, int within_ms = 20'000) const {
-    const int64_t end_us = now_us() + int64_t{within_ms} * 1000;
-    do {
-      if (Scratch::read(log_).find(words) != std::string::npos) return true;
-      ::usleep(20'000);
-    } while (now_us() < end_us);
-    return false;
-  }
-  std::string log() const { return Scratch::read(log_); }
-  pid_t pid() const { return pid_; }
-
- private:
-  std::string log_;
-  pid_t pid_ = -1;
-};
 
 std::vector<std::string> generate_words(const std::vector<std::string>& more) {
   std::vector<std::string> words{"generate",      "--model", kModel,         "--prompt", "What is 2 plus 3?",
@@ -209,7 +124,7 @@ TEST(Join, a_rank_that_is_not_heard_is_not_waited_for_once_another_has_failed) {
   EXPECT_LT(now_us() - start_us, 30'000'000);
   EXPECT_EQ(reports[0].kind, RankReport::Kind::kFailed);
   EXPECT_EQ(reports[1].kind, RankReport::Kind::kMissing);
-  const std::string why = world.explain(reports, "in a test", 60'000, 0).value().what();
+  const std::string why = world.explain(reports, "in a test", 0).value().what();
   EXPECT_NE(why.find("nothing is heard of rank 1 (127.0.0.1"), std::string::npos) << why;
 }
 

@@ -99,6 +99,18 @@ bool is_alive(pid_t pid) {
   return read_stat(pid, state, parent) && state != 'Z' && state != 'X';
 }
 
+int64_t cpu_ticks(pid_t pid) {
+  std::ifstream stat(fmt::format("/proc/{}/stat", pid));
+  std::string line;
+  if (!std::getline(stat, line)) return 0;
+  std::istringstream rest(line.substr(line.rfind(')') + 2));
+  std::string field;
+  int64_t user = 0, system = 0;
+  for (int i = 0; i < 11; ++i) rest >> field;
+  rest >> user >> system;
+  return user + system;
+}
+
 ModelCopy::ModelCopy(const std::filesystem::path& from) {
   std::string pattern = (std::filesystem::temp_directory_path() / "coprime-test-XXXXXX").string();
   EXPECT_NE(::mkdtemp(pattern.data()), nullptr);

@@ -20,7 +20,8 @@ ProgramResult run_program(const std::vector<std::string>& arguments, void (*setu
 
 // Processes whose parent is `parent`, zombies apart.
 std::vector<pid_t> children_of(pid_t parent);
-bool is_alive(pid_t pid);  // and no zombie
+bool is_alive(pid_t pid);      // and no zombie
+int64_t cpu_ticks(pid_t pid);  // of processor time that it has used: hundredths of a second; 0 when it is not there
 
 // A scratch copy of a model that a test may damage; removed with the object.
 class ModelCopy {

@@ -90,11 +90,12 @@ void Front::start() {
     start.isa = options_.isa[std::min(static_cast<size_t>(rank), options_.isa.size() - 1)];
     world_->send_json(rank, MessageType::kStart, start);
   }
-  for (const Message& message : world_->collect(MessageType::kFacts, "while reading the model's headers"))
+  const World::Patience patience = World::until_it_ends(options_.gate_timeout_ms);
+  for (const Message& message : world_->collect(MessageType::kFacts, "while reading the model's headers", patience))
     rank_facts_.push_back(from_json<RankFacts>(message_text(message)));
   check_agreement();
-  links_ = make_links(*world_, rank_facts_, {options_.link, epoch_});
-  for (const Message& message : world_->collect(MessageType::kReady, "while loading"))
+  links_ = make_links(*world_, rank_facts_, {options_.link, epoch_, patience});
+  for (const Message& message : world_->collect(MessageType::kReady, "while loading", patience))
     ready_.push_back(from_json<RankReady>(message_text(message)));
   for (size_t rank = 1; rank < ready_.size() && options_.plan.exact; ++rank) {
     if (ready_[rank].order != ready_[0].order) {
@@ -122,13 +123,14 @@ void Front::end_world(const Error& error) {
 }
 
 void Front::fail_step(const std::vector<RankReport>& reports, const std::string& doing) {
-  const Error error = *world_->explain(reports, doing, patience_ms(), epoch_);
+  const Error error = *world_->explain(reports, doing, epoch_);
   const bool all_there = std::ranges::all_of(reports, [](const RankReport& report) {
     return report.kind == RankReport::Kind::kMessage || report.kind == RankReport::Kind::kFailed;
   });
   if (!all_there) end_world(error);
   try {
-    links_ = make_links(*world_, rank_facts_, {options_.link, ++epoch_});
+    links_ =
+        make_links(*world_, rank_facts_, {options_.link, ++epoch_, World::until_it_ends(options_.gate_timeout_ms)});
   } catch (const Error& rebuilding) {
     end_world(Error(error.kind(),
                     fmt::format("{}; and the links could not be rebuilt: {}", error.what(), rebuilding.what())));

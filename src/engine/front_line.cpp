@@ -28,11 +28,24 @@ void FrontLine::receive_into(Message& message, int64_t awake_us) {
     received = control_.receive(message, look_ms());
   }
   expected_until_us_ = 0;
+  end_if_over(received, message);
+}
+
+void FrontLine::end_if_over(Channel::Received received, const Message& message) {
   if (received == Channel::Received::kClosed)
     throw FrontEnded{{RankEnding::Why::kFrontGone, ErrorKind::kLink, "the front is gone"}};
   if (message.type != static_cast<uint32_t>(MessageType::kStop)) return;
   const std::string reason(message_text(message));
   throw FrontEnded{{reason.empty() ? RankEnding::Why::kDone : RankEnding::Why::kDismissed, ErrorKind::kLink, reason}};
+}
+
+void FrontLine::look() {
+  if (unexpected_) return;
+  Message message;
+  const Channel::Received received = control_.receive(message, 0);
+  if (received == Channel::Received::kTimeout) return;
+  end_if_over(received, message);
+  unexpected_ = std::move(message);
 }
 
 void FrontLine::expect_answer(int64_t silence_us, int64_t within_us) {

@@ -24,6 +24,9 @@ class FrontLine {
   // The next message. For the first awake_us it polls and yields instead of sleeping.
   void receive_into(Message& message, int64_t awake_us);
   Message receive();
+  // For who is long about something else: throws FrontEnded if the world is over, and keeps any other message for the
+  // next receive(). One system call.
+  void look();
   // Error(kInternal) for a message of another type, which the next receive() then gives.
   Message expect(MessageType type);
   // The front is to say something within so long: how to go on after a failed step, or the next one of a sequence.
@@ -42,6 +45,8 @@ class FrontLine {
   void report(const std::string& line);  // for a person
 
  private:
+  static void end_if_over(Channel::Received received, const Message& message);
+
   Channel& control_;
   const ProgressPage& progress_;
   int64_t silence_us_ = 0, expected_until_us_ = 0;  // an answer is expected: how long the front may be silent

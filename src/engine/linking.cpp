@@ -43,7 +43,7 @@ Groups share_memory(World& world, std::span<const RankPlace> places, const LinkO
                     RankGroup{options.epoch, group, members_of_host(world.ranks()), members_of_host(rank)});
   }
   std::vector<GroupResult> results(places.size());
-  const auto reports = world.collect(MessageType::kShared, "while sharing memory", options.members, options.patience);
+  const auto reports = world.collect(MessageType::kShared, "while sharing memory", options.patience, options.members);
   for (size_t rank = 0; rank < places.size(); ++rank) {
     if (is_member(options, static_cast<int>(rank))) results[rank] = from_json<GroupResult>(message_text(reports[rank]));
   }
@@ -129,7 +129,7 @@ MadeLinks make_links(World& world, std::span<const RankFacts> facts, const LinkO
   }
   std::vector<LinkReport> reports(places.size());
   const auto messages =
-      world.collect(MessageType::kConnected, "while the ranks were connecting", options.members, options.patience);
+      world.collect(MessageType::kConnected, "while the ranks were connecting", options.patience, options.members);
   for (size_t rank = 0; rank < places.size(); ++rank) {
     if (is_member(options, static_cast<int>(rank))) reports[rank] = from_json<LinkReport>(message_text(messages[rank]));
   }

@@ -19,9 +19,9 @@ using RankPair = std::pair<int, int>;  // the lower rank first
 struct LinkOptions {
   Link wish = Link::kAuto;
   uint32_t epoch = 1;
+  World::Patience patience;
   uint32_t members = World::kAllRanks;  // a bit for each rank that is to be joined with the others of them
-  World::Patience patience = World::kUntilItEnds;
-  std::set<RankPair> without_verbs;  // pairs between which RDMA did not come about: with kAuto it is not tried again
+  std::set<RankPair> without_verbs;     // pairs between which RDMA did not come about: with kAuto it is not tried again
 };
 
 // names[a][b]: what joins ranks a and b, as rank a names it; nothing of ranks that are no members.

@@ -33,18 +33,21 @@ int64_t anonymous_bytes() {
   return 0;
 }
 
-// Counts the rank's progress while it loads: a peer's patience, and the front's, watch it.
+// Counts the rank's progress while it loads, which the front's patience watches; and looks whether the front is still
+// there, since a shard may take minutes.
 class CountingSink final : public WeightSink {
  public:
-  CountingSink(std::unique_ptr<WeightSink> next, const ProgressPage& page, int rank)
-      : next_(std::move(next)), page_(page), rank_(rank) {}
+  CountingSink(std::unique_ptr<WeightSink> next, FrontLine& front, const ProgressPage& page, int rank)
+      : next_(std::move(next)), front_(front), page_(page), rank_(rank) {}
   void rows(int64_t first, int64_t count, std::span<const std::byte> bytes) override {
     page_.advance(rank_);
+    front_.look();
     next_->rows(first, count, bytes);
   }
 
  private:
   std::unique_ptr<WeightSink> next_;
+  FrontLine& front_;
   const ProgressPage& page_;
   int rank_;
 };
@@ -77,7 +80,10 @@ class Rank {
     links_.emplace(start_.links, placement_);
     front_.send_json(MessageType::kFacts,
                      RankFacts{.facts = collect_facts(checkpoint, *plan_, schedule_, settings_text(start_),
-                                                      [&] { progress_->advance(rank_); }),
+                                                      [&] {
+                                                        progress_->advance(rank_);
+                                                        front_.look();
+                                                      }),
                                .host = host_identity(),
                                .port = links_->port(),
                                .no_verbs = links_->no_verbs(),
@@ -118,12 +124,11 @@ class Rank {
                                .cores = plan.cores,
                                .progress = &progress_->counter(rank_)});
     communicate(std::move(exchange));
-    ModelWeights weights = load_weights(checkpoint, *plan_, rank_, *device_,
-                                        [&](const LocalTensor& tensor, std::unique_ptr<WeightSink> sink) {
-                                          if (placement_.hooks.filter)
-                                            sink = placement_.hooks.filter(tensor, std::move(sink));
-                                          return std::make_unique<CountingSink>(std::move(sink), *progress_, rank_);
-                                        });
+    ModelWeights weights = load_weights(
+        checkpoint, *plan_, rank_, *device_, [&](const LocalTensor& tensor, std::unique_ptr<WeightSink> sink) {
+          if (placement_.hooks.filter) sink = placement_.hooks.filter(tensor, std::move(sink));
+          return std::make_unique<CountingSink>(std::move(sink), front_, *progress_, rank_);
+        });
     // The communicator is made anew in its place when links are.
     decoder_.emplace(*plan_, rank_, *device_, *communicator_, std::move(weights),
                      DecoderOptions{.max_rows = start_.max_rows,

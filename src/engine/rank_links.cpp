@@ -134,7 +134,7 @@ std::unique_ptr<Exchange> RankLinks::make(FrontLine& front, const RankGroup& gro
   report_ = {.details = std::vector<std::string>(links.peers.size()),
              .refusals = std::vector<std::string>(links.peers.size())};
   if (const uint32_t peers = connected(); peers != 0) {
-    auto mesh = connect_mesh(*listener_, endpoints(), peers, me_, kConnectTimeoutMs);
+    auto mesh = connect_mesh(*listener_, endpoints(), peers, me_, kConnectTimeoutMs, [&] { front.look(); });
     for (int peer = 0; peer < me_.ranks; ++peer) {
       const auto at = static_cast<size_t>(peer);
       if ((peers >> peer & 1) != 0)
@@ -154,7 +154,7 @@ void RankLinks::tell(FrontLine& front, const Exchange& exchange) const {
   front.send_json(MessageType::kConnected, report);
 }
 
-std::optional<RankLinks::BareParts> RankLinks::make_bare(size_t slot_bytes) const {
+std::optional<RankLinks::BareParts> RankLinks::make_bare(FrontLine& front, size_t slot_bytes) const {
   if (table_.windowed) return std::nullopt;
   Membership me = me_;
   ++me.epoch;
@@ -167,7 +167,7 @@ std::optional<RankLinks::BareParts> RankLinks::make_bare(size_t slot_bytes) cons
     parts.region_ranks = group_.ranks;
   }
   if (const uint32_t peers = connected(); peers != 0) {
-    auto mesh = connect_mesh(*listener_, endpoints(), peers, me, kConnectTimeoutMs);
+    auto mesh = connect_mesh(*listener_, endpoints(), peers, me, kConnectTimeoutMs, [&] { front.look(); });
     for (size_t peer = 0; peer < mesh.size(); ++peer) parts.sockets[peer] = std::move(mesh[peer].socket);
   }
   return parts;

@@ -50,7 +50,7 @@ class RankLinks {
     std::vector<int> region_ranks;
     std::vector<UniqueFd> sockets;  // by rank, non-blocking
   };
-  std::optional<BareParts> make_bare(size_t slot_bytes) const;
+  std::optional<BareParts> make_bare(FrontLine& front, size_t slot_bytes) const;
 
  private:
   std::vector<Endpoint> endpoints() const;

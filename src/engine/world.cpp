@@ -17,6 +17,9 @@ constexpr int kStopTimeoutMs = 2000;
 constexpr int kEndingMs = 300;
 // Outside of steps: a rank that reads its files moves at every block, and links have deadlines of their own.
 constexpr int kQuietMs = 60'000;
+// There a stopped or cut-off process keeps nobody in a gate, while disks and memory are at their busiest: more patience
+// than in a step, and as much as the kernel has with a cable that is cut.
+constexpr int kStoppedMs = 5'000;
 // After the first sign of trouble, how long the front listens for a better one: a dead process explains its peers'
 // errors.
 constexpr int kPostMortemMs = 300;
@@ -32,7 +35,9 @@ UniqueFd open_door(const RemoteOptions& remote) {
 
 }  // namespace
 
-const World::Patience World::kUntilItEnds{.quiet_ms = kQuietMs, .after_failure_ms = kPostMortemMs};
+World::Patience World::until_it_ends(int gate_timeout_ms) {
+  return {.quiet_ms = kQuietMs, .after_failure_ms = kPostMortemMs, .stopped_ms = std::max(kStoppedMs, gate_timeout_ms)};
+}
 
 World::World(int ranks, const LaunchOptions& launch, const RemoteOptions& remote, Report report)
     : ranks_(ranks),
@@ -101,10 +106,9 @@ std::vector<RankReport> World::listen(MessageType type, const Patience& patience
   for (size_t r = 0; r < ranks; ++r) {
     if ((asked >> r & 1) == 0) reports[r].kind = RankReport::Kind::kUnasked;
   }
-  std::vector<uint64_t> counters(ranks);
+  std::vector<Motion> motions(ranks);
   const int64_t begin_us = now_us();
-  std::vector<int64_t> moved_us(ranks, begin_us);
-  for (size_t r = 0; r < ranks; ++r) counters[r] = moved(static_cast<int>(r));
+  for (size_t r = 0; r < ranks; ++r) motions[r] = {moved(static_cast<int>(r)), begin_us, begin_us};
   int64_t trouble_us = -1;
   while (true) {
     std::array<pollfd, kMaxRanks> fds{};
@@ -143,27 +147,35 @@ std::vector<RankReport> World::listen(MessageType type, const Patience& patience
         fail(ErrorKind::kInternal, "rank {} sent a message of type {}", r, report.message.type);
       }
     }
-    bool all_still = true;
+    bool all_still = true, one_stopped = false;
     for (size_t r = 0; r < ranks; ++r) {
-      const uint64_t counter = moved(static_cast<int>(r));
-      if (counter != counters[r]) {
-        counters[r] = counter;
-        moved_us[r] = time_us;
-      }
-      if (trouble_us < 0) {
-        all_still &= time_us - moved_us[r] > int64_t{patience.quiet_ms} * 1000;
-      } else if (reports[r].kind == RankReport::Kind::kMissing) {
-        const int64_t since_us = patience.for_movers ? std::max(moved_us[r], trouble_us) : trouble_us;
-        all_still &= time_us - since_us > int64_t{patience.after_failure_ms} * 1000 ||
-                     (patience.silent_ms > 0 && is_past_hope(static_cast<int>(r), patience.silent_ms));
-      }
+      const int rank = static_cast<int>(r);
+      Motion& motion = motions[r];
+      if (const uint64_t counter = moved(rank); counter != motion.counter) motion = {counter, time_us, time_us};
+      if (trouble_us < 0) all_still &= time_us - motion.moved_us > int64_t{patience.quiet_ms} * 1000;
+      if (reports[r].kind != RankReport::Kind::kMissing) continue;
+      one_stopped |= patience.stopped_ms > 0 && has_stopped(rank, motion, int64_t{patience.stopped_ms} * 1000);
+      if (trouble_us < 0) continue;
+      const int64_t since_us = patience.for_movers ? std::max(motion.moved_us, trouble_us) : trouble_us;
+      all_still &= time_us - since_us > int64_t{patience.after_failure_ms} * 1000 ||
+                   (patience.silent_ms > 0 && is_past_hope(rank, patience.silent_ms));
     }
-    if (!all_still) continue;
+    if (!all_still && !one_stopped) continue;
     for (size_t r = 0; r < ranks; ++r) {
-      if (reports[r].kind == RankReport::Kind::kMissing) silent_ |= 1u << r;
+      if (reports[r].kind != RankReport::Kind::kMissing) continue;
+      reports[r].still_ms = (time_us - motions[r].moved_us) / 1000;
+      silent_ |= 1u << r;
     }
     return reports;
   }
+}
+
+// For so long its process was seen stopped, or was not heard of.
+bool World::has_stopped(int rank, Motion& motion, int64_t for_us) const {
+  if (!is_local(rank)) return progress_->is_silent(rank, for_us);
+  const int64_t time_us = now_us();
+  if (!launcher_->is_stopped(rank)) motion.ran_us = time_us;
+  return time_us - motion.ran_us > for_us;
 }
 
 std::string World::ending(int rank) {
@@ -189,25 +201,28 @@ bool World::is_past_hope(int rank, int silent_ms) const {
   return !is_local(rank) && progress_->is_silent(rank, int64_t{silent_ms} * 1000);
 }
 
+// For all that is known of its process at this moment.
+bool World::is_stopped(int rank) const {
+  return is_local(rank) ? launcher_->is_stopped(rank) : progress_->is_silent(rank, silence_us(0));
+}
+
 // Stopped processes and cables explain much, and cost the person one command.
 std::string World::stopped_text(const std::vector<RankReport>& reports) const {
   std::string text;
-  for (int rank = 0; rank < local_; ++rank) {
-    if (launcher_->is_stopped(rank))
+  for (int rank = 0; rank < ranks_; ++rank) {
+    if (!is_stopped(rank)) continue;
+    if (is_local(rank)) {
       text +=
           fmt::format(" (rank {}'s process {} is stopped: kill -CONT continues it)", rank, launcher_->process(rank));
-  }
-  for (int rank = local_; rank < ranks_; ++rank) {
-    const bool missing = reports[static_cast<size_t>(rank)].kind == RankReport::Kind::kMissing;
-    if (missing && progress_->is_silent(rank, silence_us(0)))
+    } else if (reports[static_cast<size_t>(rank)].kind == RankReport::Kind::kMissing) {
       text +=
           fmt::format(" (nothing is heard of {}: its process is stopped, its host down or the cable out)", name(rank));
+    }
   }
   return text;
 }
 
-std::optional<Error> World::explain(const std::vector<RankReport>& reports, const std::string& doing, int quiet_ms,
-                                    uint32_t epoch) {
+std::optional<Error> World::explain(const std::vector<RankReport>& reports, const std::string& doing, uint32_t epoch) {
   const auto find = [&](auto&& is) {
     const auto at = std::ranges::find_if(reports, is);
     return at == reports.end() ? -1 : static_cast<int>(at - reports.begin());
@@ -227,19 +242,22 @@ std::optional<Error> World::explain(const std::vector<RankReport>& reports, cons
     const RankFailure& failure = reports[static_cast<size_t>(told)].failure;
     return Error(failure.kind, failure.text + stopped_text(reports));
   }
-  const int missing = find([](const RankReport& r) { return r.kind == RankReport::Kind::kMissing; });
+  // Who is stopped holds up the others.
+  int missing = -1;
+  for (int rank = 0; rank < ranks_; ++rank) {
+    if (reports[static_cast<size_t>(rank)].kind != RankReport::Kind::kMissing) continue;
+    if (missing < 0 || (is_stopped(rank) && !is_stopped(missing))) missing = rank;
+  }
   if (missing < 0) return std::nullopt;
-  const bool stopped = is_local(missing) && launcher_->is_stopped(missing);
-  return Error(
-      ErrorKind::kLink,
-      fmt::format("{} made no progress for {} ms {}{}", name(missing), quiet_ms, doing,
-                  stopped ? ": its process is stopped; continue it (kill -CONT) and start again" : ": start again"));
+  return Error(ErrorKind::kLink,
+               fmt::format("{} made no progress for {} ms {}{}: start again", name(missing),
+                           reports[static_cast<size_t>(missing)].still_ms, doing, stopped_text(reports)));
 }
 
-std::vector<Message> World::collect(MessageType type, const std::string& doing, uint32_t asked,
-                                    const Patience& patience) {
+std::vector<Message> World::collect(MessageType type, const std::string& doing, const Patience& patience,
+                                    uint32_t asked) {
   std::vector<RankReport> reports = listen(type, patience, asked);
-  if (const auto error = explain(reports, doing, patience.quiet_ms, 0)) throw *error;
+  if (const auto error = explain(reports, doing, 0)) throw *error;
   std::vector<Message> messages;
   for (RankReport& report : reports) messages.push_back(std::move(report.message));
   return messages;

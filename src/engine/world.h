@@ -40,6 +40,7 @@ struct RankReport {
   Kind kind = Kind::kMissing;
   Message message;
   RankFailure failure;
+  int64_t still_ms = 0;  // of one that is missing: how long its counter had not moved
 };
 
 class World {
@@ -70,6 +71,7 @@ class World {
   struct Patience {
     int quiet_ms;             // while no rank's counter moves, and none has failed
     int after_failure_ms;     // once one has failed
+    int stopped_ms = 0;       // of a process that is stopped or not heard of, and does not move; 0: as any other
     bool for_movers = false;  // the latter begins anew when the awaited rank's counter moves
     int silent_ms = 0;        // then a far rank that was not heard for so long is not waited for; 0: as all others
     bool survives = false;    // the world goes on without a rank that is gone: the others are listened to all the same
@@ -77,7 +79,7 @@ class World {
   };
   static constexpr uint32_t kAllRanks = (1u << kMaxRanks) - 1;
   // Outside of steps, of who ends the world with the first failure.
-  static const Patience kUntilItEnds;
+  static Patience until_it_ends(int gate_timeout_ms);
 
   // One report of every asked rank (a bit each): a message of this type, or its failure. Ends early when a rank is
   // gone, unless the world survives it, and when patience does.
@@ -88,12 +90,11 @@ class World {
   std::string loss(int rank);
 
   // What went wrong, if not every report is a message: who is dead, who failed for a reason of its own, whom the world
-  // blames in this epoch; `quiet_ms` as it was given to listen(). `doing`: "while loading".
-  std::optional<Error> explain(const std::vector<RankReport>& reports, const std::string& doing, int quiet_ms,
-                               uint32_t epoch);
+  // blames in this epoch. `doing`: "while loading".
+  std::optional<Error> explain(const std::vector<RankReport>& reports, const std::string& doing, uint32_t epoch);
   // Both: the messages by rank, or the error.
-  std::vector<Message> collect(MessageType type, const std::string& doing, uint32_t asked = kAllRanks,
-                               const Patience& patience = kUntilItEnds);
+  std::vector<Message> collect(MessageType type, const std::string& doing, const Patience& patience,
+                               uint32_t asked = kAllRanks);
 
   // Closes the door, and tells every rank to stop, and why if all is not well; if it is, waits a while for those of
   // this host.
@@ -106,6 +107,13 @@ class World {
   uint64_t moved(int rank) const { return progress_->counter(rank).load(std::memory_order_relaxed); }
   std::string ending(int rank);  // of a rank that is gone: "was killed by signal 9 (Killed)"
   bool is_past_hope(int rank, int silent_ms) const;
+  bool is_stopped(int rank) const;
+  // How a rank was seen to move while it was listened to.
+  struct Motion {
+    uint64_t counter = 0;
+    int64_t moved_us = 0, ran_us = 0;  // when its counter last moved, and its process was last seen not stopped
+  };
+  bool has_stopped(int rank, Motion& motion, int64_t for_us) const;
   std::string stopped_text(const std::vector<RankReport>& reports) const;
   void receive_ranks(const RemoteOptions& remote);
 

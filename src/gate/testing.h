@@ -147,7 +147,7 @@ class TestWorld {
   std::vector<MeshConnection> connect(int rank, const std::vector<Listener>& listeners,
                                       const std::vector<Endpoint>& endpoints) const {
     const Membership me{rank, ranks_, world_, key_};
-    return connect_mesh(listeners[static_cast<size_t>(rank)], endpoints, (1u << ranks_) - 1, me, 20'000);
+    return connect_mesh(listeners[static_cast<size_t>(rank)], endpoints, (1u << ranks_) - 1, me, 20'000, [] {});
   }
 
   Link link_;

@@ -84,7 +84,7 @@ class LinkMember {
 
   void make_bare(bool own_core) {
     const auto bytes = static_cast<size_t>(trial_.bytes);
-    auto parts = links_.make_bare(bytes);
+    auto parts = links_.make_bare(front_, bytes);
     if (!parts) return;
     BareLinks links{start_.rank, start_.ranks, std::move(parts->region), std::move(parts->region_ranks),
                     std::move(parts->sockets)};

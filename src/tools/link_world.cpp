@@ -39,7 +39,8 @@ RankedLinkWorld::RankedLinkWorld(const LinkWorldOptions& options)
                                                      .ucx = options.wish == Link::kUcx});
   try {
     for (const LinkStart& start : starts) world_.send_json(start.rank, MessageType::kMeasure, start);
-    for (const Message& message : world_.collect(MessageType::kFacts, "before the first trial"))
+    for (const Message& message :
+         world_.collect(MessageType::kFacts, "before the first trial", World::until_it_ends(options_.timeout_ms)))
       facts_.push_back(from_json<RankFacts>(message_text(message)));
     check_wish();
   } catch (const Error& error) {
@@ -87,7 +88,7 @@ std::string RankedLinkWorld::connect(const LinkTrial& trial, uint32_t members) {
   for (const int rank : trial.members) world_.send(rank, MessageType::kTrial, std::as_bytes(std::span(text)));
   try {
     epoch_ += 2;
-    MadeLinks made = make_links(world_, facts_, {options_.wish, epoch_, members, kLinking, without_verbs_});
+    MadeLinks made = make_links(world_, facts_, {options_.wish, epoch_, kLinking, members, without_verbs_});
     without_verbs_.merge(made.fallbacks);
     for (std::string& note : made.notes) {
       if (std::ranges::find(notes_, note) == notes_.end()) notes_.push_back(std::move(note));

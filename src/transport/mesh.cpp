@@ -17,7 +17,7 @@
 namespace coprime {
 namespace {
 
-constexpr int64_t kRetryUs = 100'000;
+constexpr int64_t kRetryUs = 100'000, kLookUs = 20'000;
 
 // What a dialling rank says about itself, little-endian; the answer to it is empty.
 struct Claim {
@@ -49,8 +49,9 @@ class Mesh {
     }
   }
 
-  std::vector<MeshConnection> connect(int64_t deadline_us) {
+  std::vector<MeshConnection> connect(int64_t deadline_us, const std::function<void()>& look) {
     while (true) {
+      look();
       for (Call& call : calls_) advance(call);
       std::erase_if(calls_, [&](const Call& call) { return is_connected(call.peer); });
       let_in();
@@ -196,7 +197,7 @@ class Mesh {
   void wait(int64_t deadline_us) const {
     std::vector<pollfd> wanted;
     door_.append_to(wanted);
-    int64_t until_us = deadline_us;
+    int64_t until_us = std::min(deadline_us, now_us() + kLookUs);
     if (door_.deadline_us() >= 0) until_us = std::min(until_us, door_.deadline_us());
     for (const Call& call : calls_) {
       if (call.dial) {
@@ -234,11 +235,11 @@ WorldId make_world_id() {
 }
 
 std::vector<MeshConnection> connect_mesh(const Listener& listener, std::span<const Endpoint> endpoints, uint32_t peers,
-                                         const Membership& me, int timeout_ms) {
+                                         const Membership& me, int timeout_ms, const std::function<void()>& look) {
   COPRIME_CHECK(me.ranks >= 1 && me.ranks <= kMaxRanks && me.rank >= 0 && me.rank < me.ranks &&
                     endpoints.size() == static_cast<size_t>(me.ranks) && peers >> me.ranks == 0,
                 "rank {} of {}, {} endpoints, peers {:#x}", me.rank, me.ranks, endpoints.size(), peers);
-  return Mesh(listener, endpoints, peers, me).connect(now_us() + int64_t{timeout_ms} * 1000);
+  return Mesh(listener, endpoints, peers, me).connect(now_us() + int64_t{timeout_ms} * 1000, look);
 }
 
 }  // namespace coprime

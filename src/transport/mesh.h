@@ -8,6 +8,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <span>
 #include <vector>
@@ -37,8 +38,9 @@ struct MeshConnection {
 
 // Connects to every rank that has a bit in `peers` (this rank's own is ignored; the peers must have this rank's bit).
 // endpoints[r] is rank r's, and listens already. Element r of the result is rank r's connection. Error(kLink) naming
-// the ranks that are missing after timeout_ms and why, or at once when one refuses or is not there.
+// the ranks that are missing after timeout_ms and why, or at once when one refuses or is not there. `look` is called
+// again and again, every 20 ms at least, and ends it by throwing.
 std::vector<MeshConnection> connect_mesh(const Listener& listener, std::span<const Endpoint> endpoints, uint32_t peers,
-                                         const Membership& me, int timeout_ms);
+                                         const Membership& me, int timeout_ms, const std::function<void()>& look);
 
 }  // namespace coprime

@@ -28,7 +28,7 @@ struct World {
   Membership member(int rank) const { return {rank, static_cast<int>(endpoints.size()), id, key, 1}; }
   std::vector<MeshConnection> connect(const Membership& me, int timeout_ms = 20'000) const {
     return connect_mesh(listeners[static_cast<size_t>(me.rank)], endpoints, (1u << endpoints.size()) - 1, me,
-                        timeout_ms);
+                        timeout_ms, [] {});
   }
   // The error's text, or "" when it worked.
   std::string error_of(const Membership& me, int timeout_ms = 20'000) const {
@@ -113,12 +113,24 @@ TEST(Mesh, joins_only_the_pairs_that_need_it) {
   for (int rank = 0; rank < 4; ++rank) {
     threads.emplace_back([&, rank] {
       const auto mesh = connect_mesh(world.listeners[static_cast<size_t>(rank)], world.endpoints,
-                                     peers[static_cast<size_t>(rank)], world.member(rank), 20'000);
+                                     peers[static_cast<size_t>(rank)], world.member(rank), 20'000, [] {});
       for (int peer = 0; peer < 4; ++peer)
         EXPECT_EQ(static_cast<bool>(mesh[static_cast<size_t>(peer)].socket), peer == 3 - rank);
     });
   }
   for (std::thread& thread : threads) thread.join();
+}
+
+TEST(Mesh, is_given_up_when_whoever_looks_says_so) {
+  const World world(2);
+  const int64_t begin_us = now_us();
+  int looks = 0;
+  const auto look = [&] {
+    if (++looks == 3) throw std::runtime_error("enough");
+  };
+  EXPECT_THROW(connect_mesh(world.listeners[0], world.endpoints, 0b10, world.member(0), 60'000, look),
+               std::runtime_error);
+  EXPECT_LT(now_us() - begin_us, 30'000'000);
 }
 
 TEST(Mesh, joins_processes) {

@@ -3,9 +3,6 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
-#include <fstream>
-#include <sstream>
-
 #include "base/clock.h"
 #include "net/test_hosts.h"
 #include "program.h"
@@ -24,17 +21,6 @@ const std::string kQuestion =
     "Sam starts with 32 tickets. 9 of the tickets break. A friend gives Sam 31 tickets. Soon Sam has 5 times as many "
     "tickets. Sam buys 80 tickets. How many tickets are left with Sam?";
 const std::string kAnswer = "32 - 9 = 23\n23 + 31 = 54\n54 * 5 = 270\n270 + 80 = 350\n#### 350\n";
-
-int64_t cpu_ticks(pid_t pid) {
-  std::string line;
-  std::getline(std::ifstream(fmt::format("/proc/{}/stat", pid)), line);
-  std::istringstream rest(line.substr(line.rfind(')') + 2));
-  std::string field;
-  int64_t user = 0, system = 0;
-  for (int i = 0; i < 11; ++i) rest >> field;
-  rest >> user >> system;
-  return user + system;
-}
 
 // Two hosts with the key of a world.
 class HostsWorld : public ::testing::Test {

@@ -98,7 +98,7 @@ TEST(TcpQueuePair, messages_between_slots_with_headroom_arrive_in_order) {
           received |= completion.id == id && completion.bytes == bytes && completion.tag == 5;
         ASSERT_EQ(ends.a->failure() + ends.b->failure(), "");
       }
-      EXPECT_EQ(std::memcmp(in.data() + kHeadroom, expected.data(), bytes), 0) << bytes << " in room for " << room;
+      EXPECT_TRUE(std::ranges::equal(std::span(in).subspan(kHeadroom, bytes), expected)) << bytes << " in " << room;
     }
   }
 }
