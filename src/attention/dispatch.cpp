@@ -21,7 +21,6 @@ DecodeChoice choose_decode(const DecodeCase& request) {
   if (context < 1 || request.threshold < 1)
     fail(ErrorKind::kUsage, "a context of {} tokens, long from {} on; expected at least 1", context, request.threshold);
   if (request.degrees.empty()) fail(ErrorKind::kUsage, "no CUBEs to spread a head's keys over");
-  DecodeChoice choice;
   // context / ranks < threshold / kThresholdRanks, in whole numbers.
   const bool is_short = context * kThresholdRanks < request.threshold * request.degrees.front().ranks();
   std::vector<SpDegree> candidates = is_short ? std::vector{request.in_cube} : request.degrees;
@@ -29,14 +28,18 @@ DecodeChoice choose_decode(const DecodeCase& request) {
   const auto cost = [&](const SpDegree& degree) {
     return std::pair(keys_of(context, degree) + degree.reduce_keys, degree.ranks());
   };
-  choice.degree = *std::ranges::min_element(candidates, {}, cost);
-  choice.layout = choice.degree.ranks() == 1 ? DecodeLayout::kOnePe
-                  : is_short                 ? DecodeLayout::kShort
-                                             : DecodeLayout::kLong;
-  choice.rank_keys = keys_of(context, choice.degree);
-  choice.one_shot = choice.rank_keys <= request.one_shot_keys;
-  choice.tile = choice.one_shot ? choice.rank_keys : request.tile;
-  return choice;
+  const SpDegree degree = *std::ranges::min_element(candidates, {}, cost);
+  return choice_of(request,
+                   degree.ranks() == 1 ? DecodeLayout::kOnePe
+                   : is_short          ? DecodeLayout::kShort
+                                       : DecodeLayout::kLong,
+                   degree);
+}
+
+DecodeChoice choice_of(const DecodeCase& request, DecodeLayout layout, const SpDegree& degree) {
+  const int64_t keys = keys_of(request.largest_context, degree);
+  const bool fits = keys <= request.one_shot_keys;
+  return {layout, degree, keys, fits ? keys : request.tile, fits};
 }
 
 int64_t sp_from(const SpDegree& degree) {

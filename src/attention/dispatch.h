@@ -54,6 +54,9 @@ struct DecodeChoice {
 // fit. Error(kUsage) for a context or threshold below 1, or no degree.
 DecodeChoice choose_decode(const DecodeCase& request);
 
+// A request with that layout and degree, whichever choose_decode() takes.
+DecodeChoice choice_of(const DecodeCase& request, DecodeLayout layout, const SpDegree& degree);
+
 // The shortest context for which `degree` beats one PE: S > ceil(S / ranks) + reduce_keys. At least 2 ranks.
 int64_t sp_from(const SpDegree& degree);
 

@@ -160,6 +160,19 @@ nlohmann::ordered_json json_of(const SimDispatch& dispatch) {
   return json;
 }
 
+// What the other ways take; empty: one cannot run.
+std::vector<std::optional<sim::Tick>> ticks_of(const sim::Chip& chip, const SimDispatch& dispatch) {
+  std::vector<std::optional<sim::Tick>> ticks;
+  for (const DispatchAlternative& other : dispatch.alternatives) {
+    try {
+      ticks.emplace_back(sim::run(chip, other.spec).ticks);
+    } catch (const Error&) {
+      ticks.emplace_back();
+    }
+  }
+  return ticks;
+}
+
 // With --auto: what the dispatcher makes of it.
 std::optional<SimDispatch> dispatch_of(const SimRunSettings& settings, const sim::Chip& chip,
                                        const sim::RunSpec& spec) {
@@ -211,6 +224,8 @@ void run_sim_run(const SimRunSettings& settings) {
     };
     explain_head_packing(spec, [&] { result = sim::run(chip, spec); });
   }
+  std::vector<std::optional<sim::Tick>> others;
+  if (dispatch) others = ticks_of(chip, *dispatch);
   if (!result.layers_differ.empty()) {
     fail(ErrorKind::kInternal, "the second layer is not the first again, so nothing follows for {}: {}",
          settings.layers, result.layers_differ);
@@ -247,7 +262,13 @@ void run_sim_run(const SimRunSettings& settings) {
   const sim::Tick ticks_of_layers = result.ticks * static_cast<sim::Tick>(settings.layers);
   if (settings.json) {
     nlohmann::ordered_json json = json_of(result, chip, run);
-    if (dispatch) json["dispatch"] = json_of(*dispatch);
+    if (dispatch) {
+      json["dispatch"] = json_of(*dispatch);
+      for (size_t i = 0; i < others.size(); ++i) {
+        json["dispatch"]["alternatives"][dispatch->alternatives[i].name] =
+            others[i] ? nlohmann::ordered_json(*others[i]) : nlohmann::ordered_json(nullptr);
+      }
+    }
     json["ticks_of_layers"] = ticks_of_layers;
     json["layers_simulated"] = std::min(settings.layers, 2);
     return print(json.dump(2) + "\n");
@@ -257,6 +278,11 @@ void run_sim_run(const SimRunSettings& settings) {
     std::string_view name = "chosen";
     for (const std::string& reason : dispatch->reasons)
       text += fmt::format("{:<16}{}\n", std::exchange(name, ""), reason);
+    name = "instead";
+    for (size_t i = 0; i < others.size(); ++i) {
+      const std::string us = others[i] ? fmt::format("{:.3f} us", sim::microseconds(*others[i])) : "cannot be placed";
+      text += fmt::format("{:<16}{}: {}\n", std::exchange(name, ""), dispatch->alternatives[i].name, us);
+    }
   }
   if (settings.layers > 1) {
     text += fmt::format(

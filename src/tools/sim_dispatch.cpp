@@ -79,8 +79,8 @@ std::vector<std::string> reasons_of(const SimDispatch& dispatch) {
   const bool fewer = context * attention::kThresholdRanks < request.threshold * full.ranks();
   std::vector<std::string> reasons = {
       describe(choice),
-      fmt::format("{} tokens at most on {} x {} ranks are {} a rank, {} than {} ({} on {} ranks)", context, full.cubes,
-                  full.pes, keys_a_rank(context, full.ranks()), fewer ? "fewer" : "no fewer",
+      fmt::format("{} tokens at most on {} x {} ranks are {} a rank, {} than {} (--threshold {}, on {} ranks)", context,
+                  full.cubes, full.pes, keys_a_rank(context, full.ranks()), fewer ? "fewer" : "no fewer",
                   keys_a_rank(request.threshold, attention::kThresholdRanks), request.threshold,
                   attention::kThresholdRanks)};
   const SpDegree& shared = fewer ? request.in_cube : choice.layout == DecodeLayout::kOnePe ? full : choice.degree;
@@ -103,19 +103,43 @@ std::vector<std::string> reasons_of(const SimDispatch& dispatch) {
   return reasons;
 }
 
+RunSpec run_of(const RunSpec& spec, const DecodeChoice& choice) {
+  RunSpec run = spec;
+  run.kernel = choice.layout == DecodeLayout::kShort ? tl::Kernel::kDecodeShort : tl::Kernel::kDecode;
+  run.cubes = choice.degree.cubes, run.pes = choice.degree.pes;
+  run.tile = choice.tile;
+  return run;
+}
+
+std::vector<DispatchAlternative> alternatives_to(const RunSpec& spec, const attention::DecodeCase& request,
+                                                 const DecodeChoice& choice) {
+  std::vector<DispatchAlternative> alternatives;
+  const auto add = [&](DecodeLayout layout, const SpDegree& degree) {
+    if (layout == choice.layout || degree.ranks() == 1) return;
+    const DecodeChoice other = choice_of(request, layout, degree);
+    alternatives.push_back({describe(other) + (other.one_shot ? ", one shot" : ""), run_of(spec, other)});
+  };
+  add(DecodeLayout::kShort, request.in_cube);
+  add(DecodeLayout::kLong, request.degrees.front());
+  if (choice.one_shot && choice.tile > request.tile) {
+    RunSpec tiled = run_of(spec, choice);
+    tiled.tile = request.tile;
+    alternatives.push_back({fmt::format("the same in tiles of {}", request.tile), tiled});
+  }
+  return alternatives;
+}
+
 }  // namespace
 
 SimDispatch dispatch_decode(const Chip& chip_of_all, const RunSpec& spec, int64_t threshold) {
   Chip chip = chip_of_all;
   if (spec.pes > chip.pes) fail(ErrorKind::kUsage, "{} PEs a CUBE: the chip has {}", spec.pes, chip.pes);
   chip.pes = spec.pes;
-  SimDispatch dispatch{spec, request_of(chip, spec, threshold), {}, {}, {}};
+  SimDispatch dispatch{spec, request_of(chip, spec, threshold), {}, {}, {}, {}};
   const DecodeChoice& choice = dispatch.choice = choose_decode(dispatch.request);
-  const bool is_short = choice.layout == DecodeLayout::kShort;
-  dispatch.spec.kernel = is_short ? tl::Kernel::kDecodeShort : tl::Kernel::kDecode;
-  dispatch.spec.cubes = choice.degree.cubes, dispatch.spec.pes = choice.degree.pes;
-  dispatch.spec.tile = choice.tile;
+  dispatch.spec = run_of(spec, choice);
   dispatch.reasons = reasons_of(dispatch);
+  dispatch.alternatives = alternatives_to(spec, dispatch.request, choice);
 
   attention::DecodeCase alone = dispatch.request;
   alone.largest_context = spec.context;

@@ -18,12 +18,19 @@ struct DispatchChange {
   sim::ReshardCost reshard;
 };
 
+// Another way to run the same request: the rule is the document's, and what is fastest on a chip is another question.
+struct DispatchAlternative {
+  std::string name;  // "long: ...", "tiles of 64"
+  sim::RunSpec spec;
+};
+
 struct SimDispatch {
   sim::RunSpec spec;  // to be run: the one asked for, with kernel, CUBEs, PEs and tile as chosen
   attention::DecodeCase request;
   attention::DecodeChoice choice;
   std::optional<DispatchChange> change;
-  std::vector<std::string> reasons;  // a sentence each
+  std::vector<std::string> reasons;               // a sentence each
+  std::vector<DispatchAlternative> alternatives;  // of the other layout; in tiles, where it is one shot
 };
 
 // spec: a decode, with the CUBEs and PEs that a long context would get. threshold: attention::kLongFrom and its like.

@@ -85,6 +85,18 @@ TEST(SimDispatch, chooses_by_the_largest_context_and_prices_the_change) {
   EXPECT_TRUE(says(grows, "reshard"));
 }
 
+TEST(SimDispatch, offers_the_other_ways_beside_the_one_of_the_rule) {
+  const SimDispatch one =
+      dispatch(spec_of(64 << 10));  // short: 1024 keys a rank of the long one, 8192 of the short one
+  ASSERT_EQ(one.choice.layout, DecodeLayout::kShort);
+  ASSERT_EQ(one.alternatives.size(), 2u);
+  EXPECT_EQ(one.alternatives[0].spec.kernel, tl::Kernel::kDecode);
+  EXPECT_EQ(one.alternatives[0].spec.cubes, 8);
+  EXPECT_EQ(one.alternatives[1].spec.tile, 64);
+  // Eight times as many PEs: what the document's threshold leaves on the table where nothing else runs.
+  EXPECT_GT(sim::run(sim::ahbm_chip(), one.spec).ticks, 3 * sim::run(sim::ahbm_chip(), one.alternatives[0].spec).ticks);
+}
+
 TEST(SimDispatch, refuses_more_pes_than_there_are) {
   sim::Chip chip = sim::ahbm_chip();
   chip.pes = 4;
