@@ -1,7 +1,8 @@
 """The rules of docs/simulator-model.md: operations, the engines of a PE, messages. For sim_max_plus.py.
 
 A PE performs a program of operations: its CPU waits by the rules, takes the issue's cycles, and hands jobs to engines.
-Times are as they are everywhere: a job's end is None as long as nobody can say it.
+An end is None as long as nobody can say it. Left out is the rule on bytes that a scope recycled: in none of the kernels
+is anything under way in those that another operation would have to wait for.
 """
 import collections
 
@@ -189,8 +190,8 @@ class Network:
             if level > 0:
                 (y, x), (to_y, to_x) = (divmod(place[level], self.columns[level]) for place in (source, target))
                 hops, direction = abs(to_x - x) + abs(to_y - y), ("x", to_x > x) if to_x != x else ("y", to_y > y)
-            self.channels[source, target] = Channel(self.chip[f"ipcq.{kind}.gb_s"], hops * self.chip[f"ipcq.{kind}.hop_ps"],
-                                                    self.ports[source, kind, direction])
+            gb_s, hop = self.chip[f"ipcq.{kind}.gb_s"], hops * self.chip[f"ipcq.{kind}.hop_ps"]
+            self.channels[source, target] = Channel(gb_s, hop, self.ports[source, kind, direction])
         return self.channels[source, target]
 
 
@@ -328,7 +329,8 @@ class Pe:
         """When fewer composites than may be are under way."""
         self.composites = [one for one in self.composites if one.end is None or one.end > self.t]
         known = sorted((one.end for one in self.composites if one.end is not None), reverse=True)
-        may = self.chip["pe.gemm.composite_depth"] - 1 - (len(self.composites) - len(known))  # besides those without end
+        # So many may be under way besides those that have no end yet.
+        may = self.chip["pe.gemm.composite_depth"] - 1 - (len(self.composites) - len(known))
         return None if may < 0 else known[may] if len(known) > may else 0
 
     def post(self, op):

@@ -16,8 +16,8 @@ import json
 import sys
 import types
 
-from max_plus_chip import (WAIT_ALL, Network, Pe, Region, Tensor, fill, load, math, product, recv, recv_async, run_all, send,
-                           softmax_pv, store, wait)
+from max_plus_chip import (WAIT_ALL, Network, Pe, Region, Tensor, fill, load, math, product, recv, recv_async, run_all,
+                           send, softmax_pv, store, wait)
 
 # ---- Kernels of decode
 
@@ -214,20 +214,23 @@ def prefill(case):
         yield from end(state)
 
 
-def ring_of(order, place):
-    """A ring of places; which one's block of keys a position has at first is what `order` says."""
-    position, size = order.index(place), len(order)
-    return types.SimpleNamespace(size=size, position=position, next=order[(position + 1) % size], before=order[position - 1])
+def ring_of(order, place, blocks=None):
+    """A ring of places, as that one sees it. blocks: of keys, that its positions have at first."""
+    i, size = order.index(place), len(order)
+    return types.SimpleNamespace(size=size, position=i, before=order[i - 1], next=order[(i + 1) % size], blocks=blocks)
+
+
+def block_at(ring, step):
+    return ring.blocks[(ring.position - step) % ring.size]
 
 
 class Rings:
-    """On many PEs. blocks: numbers by position on each ring. share: of `shares`, which tiles of queries are its own."""
+    """On many PEs. chunk: of so many positions. sharing: the ring whose places share a chunk's tiles of queries."""
 
-    def __init__(self, case, heads, chunk, skip, cubes, cube_blocks, pes, pe_blocks, share, shares):
+    def __init__(self, case, heads, chunk, skip, cubes, pes, sharing):
         self.case, self.heads, self.chunk, self.skip = case, heads, chunk, skip
-        self.cubes, self.cube_blocks, self.pes, self.pe_blocks = cubes, cube_blocks, pes, pe_blocks
-        self.share, self.shares = share, shares
-        self.keys = region_keys(case, len(cube_blocks) * len(pe_blocks))
+        self.cubes, self.pes, self.sharing = cubes, pes, sharing
+        self.keys = region_keys(case, cubes.size * pes.size)
         self.from_cubes, self.from_pes = ([self.region() for _ in range(2)] for _ in range(2))
 
     def region(self):
@@ -240,7 +243,7 @@ class Rings:
             while at < last:
                 number = at // self.chunk
                 end_of_chunk = min((number + 1) * self.chunk, last)
-                starts = range(at + self.share * n, end_of_chunk, self.shares * n)
+                starts = range(at + self.sharing.position * n, end_of_chunk, self.sharing.size * n)
                 yield from self.run_chunk([(start, min(n, end_of_chunk - start)) for start in starts], number)
                 at = end_of_chunk
 
@@ -265,7 +268,7 @@ class Rings:
         self.fresh = True
 
         def work(have, step):
-            block = self.cube_blocks[(self.cubes.position - step) % self.cubes.size]
+            block = block_at(self.cubes, step)
             if block <= number or not self.skip:
                 yield from self.around(self.pes, have, self.from_pes, lambda _, step: self.meet(tiles, block, step))
 
@@ -277,7 +280,7 @@ class Rings:
 
     def meet(self, tiles, block, step):
         """The queries and the region that is here at this step of the spread."""
-        first = (block * self.pes.size + self.pe_blocks[(self.pes.position - step) % self.pes.size]) * self.keys
+        first = (block * self.pes.size + block_at(self.pes, step)) * self.keys
         fresh, self.fresh = self.fresh, False
         for at, n in tiles:
             if fresh or not self.skip or first < at + n:
@@ -315,7 +318,6 @@ def programs_of(case):
     ranks = {(0, cube, pe): cube * pes + pe for cube in range(cubes) for pe in range(pes)}
     one_cube = {place: rank for place, rank in ranks.items() if rank < pes}
     snake = [(0, cube, pe) for i, cube in enumerate(cube_ring) for pe in (pe_ring if i % 2 == 0 else pe_ring[::-1])]
-    alone = types.SimpleNamespace(size=1, position=0)
 
     if kernel in ("decode", "blocking-dot"):
         return {place: decode(case, place, [2, 1], keys_of(case, len(ranks), rank)) for place, rank in ranks.items()}
@@ -328,18 +330,19 @@ def programs_of(case):
         places = [(sip, cube, 0) for sip in range(case.chip["sips"]) for cube in range(cubes)]
         return {place: all_reduce(case, place) for place in places}
     if kernel == "kv-fan-out":
-        blocks, whole = [ranks[place] for place in snake], region_keys(case, len(ranks)) * len(ranks)
-        return {place: Rings(case, 1, whole, False, ring_of(snake, place), blocks, alone, [0], snake.index(place),
-                             len(ranks)).program(case.rows) for place in ranks}
+        chunk = region_keys(case, len(ranks)) * len(ranks)
+        all_ranks = {place: ring_of(snake, place, [ranks[other] for other in snake]) for place in ranks}
+        return {place: Rings(case, 1, chunk, False, ring, ring_of([place], place, [0]), ring).program(case.rows)
+                for place, ring in all_ranks.items()}
     if kernel == "prefill" and len(ranks) == 1:
         return {(0, 0, 0): prefill(case)}
 
     def rings(place, cubes_of_ring, heads):
         sip, cube, pe = place
-        around_pes = ring_of([(sip, cube, other) for other in pe_ring], place)
-        around_cubes = ring_of([(sip, other, pe) for other in cubes_of_ring], place)
+        around_pes = ring_of([(sip, cube, other) for other in pe_ring], place, pe_ring)
+        around_cubes = ring_of([(sip, other, pe) for other in cubes_of_ring], place, cubes_of_ring)
         chunk = region_keys(case, len(cubes_of_ring) * pes) * pes
-        return Rings(case, heads, chunk, True, around_cubes, cubes_of_ring, around_pes, pe_ring, around_pes.position, pes)
+        return Rings(case, heads, chunk, True, around_cubes, around_pes, around_pes)
 
     if kernel == "prefill-short":
         turns = min(case.kv_per_cube, case.kv_heads)
@@ -356,7 +359,8 @@ def launches(case):
 def solve(case):
     network = Network(case.chip, *case.meshes)
     overtaking = case.variant == "opt2" and case.kernel in ("decode", "decode-short", "fan-out")
-    return launches(case) * run_all({Pe(network, place, overtaking): program for place, program in programs_of(case).items()})
+    programs = {Pe(network, place, overtaking): program for place, program in programs_of(case).items()}
+    return launches(case) * run_all(programs)
 
 
 def main():
