@@ -109,7 +109,7 @@ struct StateRefs {
 };
 
 template <class M>
-Task load_state(M& tl, const StateRefs& refs, RunningState& running) {
+Task load_state(M& tl, StateRefs refs, RunningState& running) {
   running.state.m = co_await tl.load(refs.m);
   running.state.l = co_await tl.load(refs.l);
   running.state.o = co_await tl.load(refs.o);
