@@ -202,29 +202,6 @@ TEST(GateG4, AWholePromptComputes36StepsAndSkips28) {
   EXPECT_EQ(result.totals.pes.issued[static_cast<size_t>(Op::kMask)], 8u * 64);
 }
 
-RunResult run_mutated(const RunSpec& spec, const auto& mutate) {
-  tl::Launch launch = tl::make_launch({1, {4, 4}, attention::pe_mesh(spec.pes)}, spec);
-  for (tl::Part& part : launch.programs[0].parts) mutate(part.place, std::get<tl::RingPrefillArgs>(part.args));
-  return run_launch(ahbm_chip(), spec, launch);
-}
-
-TEST(GateG4, FindsAPlanThatSkipsNothing) {
-  const RunResult result =
-      run_mutated(ring_spec(8, 8), [](tl::Place, tl::RingPrefillArgs& args) { args.skip_future = false; });
-  EXPECT_NE(tiles_of(result), kTilesOfAPrompt);
-}
-
-TEST(GateG3, FindsARingOfCubesAsTheyCount) {
-  const auto single_hops = [](const RunResult& result) {
-    return result.totals.levels[1].byte_hops == result.totals.levels[1].sent;
-  };
-  EXPECT_TRUE(single_hops(run_mutated(ring_spec(8, 8), [](tl::Place, tl::RingPrefillArgs&) {})));
-  EXPECT_FALSE(single_hops(run_mutated(ring_spec(8, 8), [](tl::Place place, tl::RingPrefillArgs& args) {
-    args.cubes.position = place.cube;
-    args.cubes.next.number = (place.cube + 1) % 8, args.cubes.previous.number = (place.cube + 7) % 8;
-  })));
-}
-
 // Nothing takes time but products and links.
 Chip bare_chip(int pes) {
   Chip chip = ahbm_chip();
