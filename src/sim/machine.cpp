@@ -98,7 +98,7 @@ LayerRecord Machine::next_layer() {
     total.totals = processor->totals();
     one.totals.forwarded = 0;
     one.arena_high_water = tls_[one.pe]->arena().high_water();
-    processor->rest({end.time, 0, end.by});
+    processor->rest();
     tls_[one.pe].reset();
   }
   const auto& levels = network_.totals();

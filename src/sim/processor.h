@@ -51,8 +51,8 @@ class Processor {
 
   // At `start`, from when on the CPU's moments count.
   void launch(tl::Task kernel, tl::Tl<Processor>& tl, const Moment& start);
-  // After its kernel's end: as if nothing had run before `start`, which all that it did lies before. Counts go on.
-  void rest(const Moment& start);
+  // After its kernel's end, before another's launch: what engines, counts and totals have come to stays.
+  void rest();
   void drop_kernel() { kernel_ = {}; }  // its scopes end: while Tl still lives
 
   // Of tl::Tl.

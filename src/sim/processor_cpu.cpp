@@ -23,6 +23,13 @@ void Processor::launch(tl::Task kernel, tl::Tl<Processor>& tl, const Moment& sta
   context_.events.push(start.time, EventKind::kStart, index_);
 }
 
+void Processor::rest() {
+  kernel_ = {};  // its scopes end while Tl still lives
+  tl_ = nullptr;
+  stored_uses_.clear();
+  notes_.clear();
+}
+
 void Processor::on_start() {
   if (!moved_) return kernel_.start(tl_->runner());
   moved_ = false;

@@ -87,24 +87,6 @@ void Processor::visit(See& see) {
   }
 }
 
-void Processor::rest(const Moment& start) {
-  struct Settle {
-    const Moment& start;
-    void operator()(Moment& moment) {
-      if (moment.time <= start.time) moment = start;
-    }
-    void operator()(Tick& tick) { tick = std::max(tick, start.time); }
-    void operator()(uint64_t&&) {}
-  };
-  Settle settle{start};
-  visit(settle);
-  sent_ = start;
-  kernel_ = {};
-  tl_ = nullptr;
-  stored_uses_.clear();
-  notes_.clear();
-}
-
 void Processor::on_loop() {
   LoopHistory& history = loops_[loop_depth_ - 1];
   Snapshot& snapshot = history.add();

@@ -47,10 +47,11 @@ std::string rows_differ(const OpLog& log, size_t begin, size_t middle, const Lay
   const uint32_t more = other.first_op - one.first_op;
   for (size_t i = begin, j = middle; i < middle; ++i, ++j) {
     const bool same = log.start[i] + later == log.start[j] && log.end[i] + later == log.end[j] &&
-                      log.op[i] + more == log.op[j] &&
-                      (log.cause_op[i] == 0 ? log.cause_op[j] == 0 : log.cause_op[i] + more == log.cause_op[j]) &&
-                      log.bytes[i] == log.bytes[j] && log.macs[i] == log.macs[j] && log.pe[i] == log.pe[j] &&
-                      log.line[i] == log.line[j] && log.kind[i] == log.kind[j] && log.cause[i] == log.cause[j];
+                      log.op[i] + more == log.op[j] && log.bytes[i] == log.bytes[j] && log.macs[i] == log.macs[j] &&
+                      log.pe[i] == log.pe[j] && log.line[i] == log.line[j] && log.kind[i] == log.kind[j] &&
+                      (log.start[i] == one.start ||  // at once: it waited for nothing
+                       (log.cause[i] == log.cause[j] &&
+                        (log.cause_op[i] == 0 ? log.cause_op[j] == 0 : log.cause_op[i] + more == log.cause_op[j])));
     if (!same) return fmt::format("operation {} of PE {} is not the same again", log.op[i], log.pe[i]);
   }
   return "";

@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "sim/run.h"
 #include "sim/testing/attention_oracle.h"
+#include "sim/testing/random_cases.h"
 
 namespace coprime::sim {
 namespace {
@@ -76,6 +77,22 @@ TEST(Users, HaveTheirKeysInDifferentPlaces) {
     }
   }
   EXPECT_LT(rotated, run_launch(ahbm_chip(), spec, launch).ticks);
+}
+
+TEST(Users, TakeAsLongInClosedFormAsByEvents) {
+  testing::RandomCases cases(91);
+  for (int i = 0; i < 200; ++i) {
+    testing::Case one = i % 2 == 0 ? cases.next() : cases.next_of_any_kernel();
+    if (one.spec.kernel != Kernel::kDecode && one.spec.kernel != Kernel::kPrefill) continue;
+    one.spec.users = 2 + i % 3;
+    one.chip.contention = i % 4 < 2;
+    const RunResult fast = run(one.chip, one.spec);
+    one.spec.forward = false;
+    const RunResult slow = run(one.chip, one.spec);
+    EXPECT_EQ(fast.ticks, slow.ticks) << i;
+    EXPECT_EQ(fast.path, slow.path) << i;
+    EXPECT_EQ(fast.totals.pes.issued, slow.totals.pes.issued) << i;
+  }
 }
 
 TEST(Users, AreAtLeastOne) {
