@@ -98,5 +98,15 @@ TEST(Forward, a_layer_at_1M_tokens_is_nearly_all_accounted_for_at_once) {
   EXPECT_GT(static_cast<double>(result.totals.pes.forwarded), 0.95 * static_cast<double>(result.totals.time));
 }
 
+// 8 PEs of a CUBE send over one link: 8 chunks, 7 transfers of K and V each, of 64 PEs.
+TEST(Forward, packets_of_a_prefill_at_128K_tokens_are_nearly_all_served_by_turns) {
+  RunSpec spec;
+  spec.kernel = tl::Kernel::kPrefill;
+  spec.context = 1 << 17;
+  const PacketTotals packets = run(ahbm_chip(), spec).totals.packets;
+  EXPECT_EQ(packets.served, 8u * 7 * 2 * 64 * ((1 << 17) / 64 * 128 * 2 / 512));
+  EXPECT_GT(static_cast<double>(packets.by_turns), 0.95 * static_cast<double>(packets.served));
+}
+
 }  // namespace
 }  // namespace coprime::sim
