@@ -29,7 +29,7 @@ double percent(sim::Tick part, sim::Tick whole) {
 
 constexpr std::string_view kLevelNames[] = {"PEs of a CUBE", "CUBEs of a SIP", "SIPs"};
 
-std::string text_of(const RunResult& result, const std::string& title) {
+std::string text_of(const RunResult& result, const std::string& title, int users) {
   const sim::MachineTotals& totals = result.totals;
   std::string text = title + "\n";
   const auto line = [&](std::string_view name, const std::string& value) {
@@ -57,8 +57,8 @@ std::string text_of(const RunResult& result, const std::string& title) {
     busy += fmt::format("{}{} {:.1f} %", busy.empty() ? "" : ", ", one.resource, percent(one.ticks, totals.end.time));
   }
   line("busiest engine", busy);
-  line("reduction",
-       fmt::format("{} rounds, {} sends for a KV head, {} in all", result.rounds, result.sends, result.sends_total));
+  line("reduction", fmt::format("{} rounds, {} sends for a KV head{}, {} in all", result.rounds, result.sends,
+                                users > 1 ? fmt::format(" of {} users", users) : "", result.sends_total));
   line("HBM", fmt::format("{} bytes read in {} sub-tiles, {} written", totals.pes.hbm_read, totals.pes.fetches,
                           totals.pes.hbm_written));
   for (size_t level = 0; level < totals.levels.size(); ++level) {
@@ -273,7 +273,7 @@ void run_sim_run(const SimRunSettings& settings) {
     json["layers_simulated"] = std::min(settings.layers, 2);
     return print(json.dump(2) + "\n");
   }
-  std::string text = text_of(result, sim_title(settings, spec));
+  std::string text = text_of(result, sim_title(settings, spec), spec.users);
   if (dispatch) {
     std::string_view name = "chosen";
     for (const std::string& reason : dispatch->reasons)

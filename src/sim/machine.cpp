@@ -10,7 +10,7 @@
 namespace coprime::sim {
 namespace {
 
-constexpr uint64_t kEventsOfProgress = 1 << 18;
+constexpr uint64_t kEventsOfProgress = 1 << 14;
 
 }  // namespace
 
