@@ -54,4 +54,12 @@ int64_t anonymous_bytes(pid_t pid) {
   return 0;
 }
 
+int64_t read_bytes(pid_t pid) {
+  std::ifstream io(fmt::format("/proc/{}/io", pid));
+  for (std::string line; std::getline(io, line);) {
+    if (line.starts_with("rchar: ")) return std::stoll(line.substr(7));
+  }
+  return 0;
+}
+
 }  // namespace coprime

@@ -238,7 +238,7 @@ TEST_P(RankThatLoads, is_named_in_time_and_nothing_is_left) {
   std::vector<pid_t> processes{rank_process(front.pid(), 0), rank_process(front.pid(), 1)};
   if (!far) processes.push_back(rank_process(front.pid(), 2));
   const pid_t victim = far ? far_rank->pid() : processes[2];
-  while (anonymous_bytes(victim) < 24 << 20 && is_alive(victim)) ::usleep(500);  // of more than 80 MiB
+  while (read_bytes(victim) < 24 << 20 && is_alive(victim)) ::usleep(500);  // of some 100 MiB
   const int64_t begin_us = now_us();
   ::kill(victim, signal);
   EXPECT_EQ(front.end(), 4);
