@@ -11,6 +11,7 @@
 #include "attention/cube_groups.h"
 #include "attention/reduce_schedule.h"
 #include "attention/ring_order.h"
+#include "base/testing.h"
 #include "sim/chip_file.h"
 #include "sim/run.h"
 #include "sim/testing/random_cases.h"
@@ -117,10 +118,13 @@ std::vector<Case> other_cases(uint64_t seed, int count) {
 TEST(MaxPlus, decode_agrees_to_the_tick_on_random_small_chips) { compare(decode_cases(1, 300)); }
 TEST(MaxPlus, every_other_kernel_agrees_to_the_tick_on_random_small_chips) { compare(other_cases(2, 30)); }
 
-TEST(MaxPlusSoak, decode_agrees_to_the_tick_on_10000_random_small_chips) { compare(decode_cases(3, 10'000)); }
-// Half of 10,000 each.
-TEST(MaxPlusSoak, every_other_kernel_agrees_to_the_tick_on_random_small_chips) { compare(other_cases(4, 715)); }
-TEST(MaxPlusSoak, every_other_kernel_agrees_to_the_tick_on_more_of_them) { compare(other_cases(5, 715)); }
+// COPRIME_SOAK_PERCENT=1000: 10,000 of decode, and as many of the seven others together.
+TEST(MaxPlusSoak, decode_agrees_to_the_tick_on_more_random_small_chips) {
+  compare(decode_cases(3, static_cast<int>(10 * coprime::testing::soak_percent())));
+}
+TEST(MaxPlusSoak, every_other_kernel_agrees_to_the_tick_on_more_random_small_chips) {
+  compare(other_cases(4, static_cast<int>(143 * coprime::testing::soak_percent() / 100)));
+}
 
 Case on_the_chip_of_the_document(tl::Kernel kernel, int cubes, int pes, int64_t context) {
   Case made{ahbm_chip(), {}};
