@@ -44,6 +44,7 @@ class StepwiseWorld {
   ~StepwiseWorld() { end("a test is over"); }
 
   pid_t process(int rank) const { return rank == 2 && far_ ? far_->pid() : world_->process(rank); }
+  std::vector<pid_t> processes() const { return {process(0), process(1), process(2)}; }
   std::string name(int rank) const { return world_->name(rank); }
   Running& far() { return *far_; }
   void signal(int rank, int number) const { ASSERT_EQ(::kill(process(rank), number), 0); }
@@ -115,6 +116,8 @@ struct Linking {
   Link link;
   int victim, holder;
   bool far = false;
+
+  bool is_far(int rank) const { return far && rank == 2; }
 };
 
 class RankWhoseLinksAreMade : public testing::TestWithParam<Linking> {};
@@ -122,15 +125,14 @@ class RankWhoseLinksAreMade : public testing::TestWithParam<Linking> {};
 TEST_P(RankWhoseLinksAreMade, is_named_at_once_when_it_is_killed) {
   const Linking& at = GetParam();
   StepwiseWorld world(at.far, at.link);
-  std::vector<pid_t> processes{world.process(0), world.process(1), world.process(2)};
-  const bool is_far = at.far && at.victim == 2;
+  const std::vector<pid_t> processes = world.processes();
   world.begin_links(at.holder);
   const int64_t killed_us = now_us();
   world.signal(at.victim, SIGKILL);
   const std::string text = world.error();
   EXPECT_LT(now_us() - killed_us, kSlackMs * 1000) << text;
   EXPECT_EQ(text.find(fmt::format("{} {} while ", world.name(at.victim),
-                                  is_far ? "hung up" : "was killed by signal 9 (Killed)")),
+                                  at.is_far(at.victim) ? "hung up" : "was killed by signal 9 (Killed)")),
             0u)
       << text;
   world.end(text);
@@ -140,8 +142,7 @@ TEST_P(RankWhoseLinksAreMade, is_named_at_once_when_it_is_killed) {
 TEST_P(RankWhoseLinksAreMade, is_named_after_its_time_when_it_is_stopped_and_nobody_spins) {
   const Linking& at = GetParam();
   StepwiseWorld world(at.far, at.link);
-  std::vector<pid_t> processes{world.process(0), world.process(1), world.process(2)};
-  const bool is_far = at.far && at.victim == 2;
+  const std::vector<pid_t> processes = world.processes();
   world.begin_links(at.holder);
   int64_t ticks = 0;
   for (const pid_t process : processes) ticks -= cpu_ticks(process);
@@ -155,9 +156,10 @@ TEST_P(RankWhoseLinksAreMade, is_named_after_its_time_when_it_is_stopped_and_nob
   EXPECT_GE(took_ms, kStoppedMs - 1000) << text;  // not sooner: it may go on; a far one was last heard before
   EXPECT_LT(took_ms, kStoppedMs + kSlackMs) << text;
   EXPECT_EQ(text.find(world.name(at.victim) + " made no progress for "), 0u) << text;
-  EXPECT_NE(text.find(is_far ? "nothing is heard of rank 2"
-                             : fmt::format("process {} is stopped", processes[static_cast<size_t>(at.victim)])),
-            std::string::npos)
+  EXPECT_NE(
+      text.find(at.is_far(at.victim) ? "nothing is heard of rank 2"
+                                     : fmt::format("process {} is stopped", processes[static_cast<size_t>(at.victim)])),
+      std::string::npos)
       << text;
   world.end(text);
   for (int rank = 0; rank < (at.far ? 2 : 3); ++rank) EXPECT_FALSE(is_alive(processes[static_cast<size_t>(rank)]));
@@ -165,7 +167,7 @@ TEST_P(RankWhoseLinksAreMade, is_named_after_its_time_when_it_is_stopped_and_nob
   const int64_t told_us = now_us();
   EXPECT_EQ(world.far().end(SIGCONT), 4);
   EXPECT_LT(now_us() - told_us, kSlackMs * 1000) << "a rank that waits for its peers hears the front, too";
-  EXPECT_NE(world.far().log().find("the world has ended: " + (is_far ? "" : text)), std::string::npos)
+  EXPECT_NE(world.far().log().find("the world has ended: " + (at.is_far(at.victim) ? "" : text)), std::string::npos)
       << world.far().log();
 }
 

@@ -384,11 +384,11 @@ class Planner {
           one.share = one.pes.position;
           part.args = one;
         } else {
-          ShortDecodeArgs heads;
+          RequestsArgs heads;
           for (int i = 0; i < count; ++i) {
-            DecodeArgs& args =
-                heads.heads.emplace_back(decode_args(placement_.held(rank, spec_.context), static_cast<uint32_t>(i)));
+            DecodeArgs args = decode_args(placement_.held(rank, spec_.context), static_cast<uint32_t>(i));
             args.reduce.within = reduce_level(reduce, pe, Level::kPe, [](int from) { return from; });
+            heads.requests.emplace_back(std::move(args));
           }
           part.args = heads;
         }
@@ -454,9 +454,6 @@ std::vector<Peer> peers_of(const KernelArgs& args) {
     void operator()(const DecodeArgs& one) {
       (*this)(one.reduce.within);
       if (one.reduce.within.root) (*this)(one.reduce.across);
-    }
-    void operator()(const ShortDecodeArgs& one) {
-      for (const DecodeArgs& head : one.heads) (*this)(head);
     }
     void operator()(const PrefillArgs&) {}
     void operator()(const RequestsArgs& all) {

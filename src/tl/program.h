@@ -13,7 +13,6 @@
 #include "tl/kernels/prefill.h"
 #include "tl/kernels/requests.h"
 #include "tl/kernels/ring_prefill.h"
-#include "tl/kernels/short_decode.h"
 #include "tl/place.h"
 #include "tl/rank_memory.h"
 
@@ -37,8 +36,8 @@ std::string_view name_of(Kernel kernel);  // decode, prefill, decode-short, pref
 
 struct BlockingDot : DecodeArgs {};
 struct HeadPacking : DecodeArgs {};
-using KernelArgs = std::variant<DecodeArgs, ShortDecodeArgs, PrefillArgs, RingPrefillArgs, RequestsArgs, AllReduceArgs,
-                                FanOutArgs, BlockingDot, HeadPacking>;
+using KernelArgs = std::variant<DecodeArgs, PrefillArgs, RingPrefillArgs, RequestsArgs, AllReduceArgs, FanOutArgs,
+                                BlockingDot, HeadPacking>;
 
 // The arguments outlive the task.
 template <class M>
@@ -46,7 +45,6 @@ Task start_kernel(M& tl, const KernelArgs& args) {
   struct Start {
     M& tl;
     Task operator()(const DecodeArgs& one) const { return decode(tl, one); }
-    Task operator()(const ShortDecodeArgs& one) const { return short_decode(tl, one); }
     Task operator()(const PrefillArgs& one) const { return prefill(tl, one); }
     Task operator()(const RingPrefillArgs& one) const { return ring_prefill(tl, one); }
     Task operator()(const RequestsArgs& all) const { return in_turn(tl, all); }

@@ -1,6 +1,7 @@
 // Several requests on the same PEs, in a fixed order: a PE goes on with the next as soon as its own part of one is
 // over, while others still reduce that or pass its keys on. What a reduction takes is hidden behind the next request's
-// sweep, but for the PE that is its root. ADR-0060, section 5.3; spec R59, X36d.
+// sweep, but for the PE that is its root. ADR-0060, section 5.3; spec R59, X36d. The whole KV heads that a CUBE owns in
+// decode of a short context follow each other alike; its PEs share a head's keys and reduce within it (section B).
 #pragma once
 
 #include <variant>
